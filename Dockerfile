@@ -2,7 +2,7 @@
 # command `cargo xtask image` makes the same without an engine, and the same bytes each time.
 FROM rust:1.95.0-slim-trixie AS build
 RUN apt-get update \
- && apt-get install --yes --no-install-recommends ca-certificates git \
+ && apt-get install --yes --no-install-recommends ca-certificates git libprotobuf-dev protobuf-compiler \
  && rm -rf /var/lib/apt/lists/*
 WORKDIR /source
 COPY . .

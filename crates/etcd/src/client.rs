@@ -9,15 +9,11 @@ mod members;
 mod stream;
 
 use std::error::Error as _;
+use std::fmt;
 use std::time::Duration;
 
-use http::uri::PathAndQuery;
-use prost::Message;
-use tonic::client::Grpc;
-use tonic::metadata::{Ascii, MetadataValue};
-use tonic::transport::{Certificate, Channel, ClientTlsConfig, Identity as TonicIdentity};
-use tonic::{Request, Status as Answer};
-use tonic_prost::ProstCodec;
+use tonic::Code;
+use tonic::transport::{Certificate, ClientTlsConfig, Identity as TonicIdentity};
 
 pub use keys::{Key, Page};
 pub use login::User;
@@ -34,17 +30,26 @@ const PING_EVERY: Duration = Duration::from_secs(10);
 const PONG_WITHIN: Duration = Duration::from_secs(3);
 /// What may be on its way unread: little enough to hold, and enough that a snapshot does not wait for every round trip.
 const WINDOW: u32 = 2 << 20;
-/// The largest answer, but for calls that say otherwise.
-const LARGEST: usize = 4 << 20;
+/// What generated clients put before the reason why a channel takes no request. The reason is text, not a source.
+const NOT_READY: &str = "Service was not ready: ";
 
 /// The connection to one member.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Client {
-    channel: Channel,
+    /// Boxed, because it takes kilobytes, and so does each future that owns one.
+    etcd: Box<etcd_client::Client>,
     url: ClientUrl,
     limits: Limits,
-    /// Who asks; it does not show.
-    token: Option<MetadataValue<Ascii>>,
+}
+
+/// Without the client inside, which holds the password and the token after a login.
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("url", &self.url)
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Client {
@@ -57,16 +62,20 @@ impl Client {
         };
         let prepared = prepare(endpoint).map_err(|error| failed(Cause::Setup(whole(&error))))?;
         let limit = endpoint.limits.connect;
-        match tokio::time::timeout(limit, prepared.connect()).await {
-            Ok(Ok(channel)) => Ok(Self {
-                channel,
-                url: endpoint.url.clone(),
-                limits: endpoint.limits,
-                token: None,
-            }),
-            Ok(Err(error)) => Err(failed(Cause::Unreachable(whole(&error)))),
-            Err(_) => Err(failed(Cause::Unreachable(format!("not within {limit:?}")))),
-        }
+        let channel = match tokio::time::timeout(limit, prepared.connect()).await {
+            Ok(Ok(channel)) => etcd_client::Channel::Tonic(channel),
+            Ok(Err(error)) => return Err(failed(Cause::Unreachable(whole(&error)))),
+            Err(_) => return Err(failed(Cause::Unreachable(format!("not within {limit:?}")))),
+        };
+        // Without a user this sends nothing.
+        let etcd = Box::pin(etcd_client::Client::from_channel(channel, None))
+            .await
+            .map_err(|error| failed(cause(&error)))?;
+        Ok(Self {
+            etcd: Box::new(etcd),
+            url: endpoint.url.clone(),
+            limits: endpoint.limits,
+        })
     }
 
     /// Whom it asks.
@@ -74,89 +83,42 @@ impl Client {
         &self.url
     }
 
-    async fn call<Q, A>(&self, call: Call, question: Q) -> Result<A, Error>
-    where
-        Q: Message + 'static,
-        A: Message + Default + 'static,
-    {
-        self.call_within(call, question, self.limits.call).await
-    }
-
-    async fn call_within<Q, A>(&self, call: Call, question: Q, limit: Duration) -> Result<A, Error>
-    where
-        Q: Message + 'static,
-        A: Message + Default + 'static,
-    {
-        self.call_for(call, question, limit, LARGEST).await
-    }
-
-    /// The same for an answer of at most so many bytes.
-    async fn call_for<Q, A>(
+    /// Awaits the answer to a call within the limit that calls have.
+    fn call<A>(
         &self,
-        call: Call,
-        question: Q,
+        call: &'static str,
+        answer: impl Future<Output = Result<A, etcd_client::Error>>,
+    ) -> impl Future<Output = Result<A, Error>> {
+        self.call_within(call, answer, self.limits.call)
+    }
+
+    fn call_within<A>(
+        &self,
+        call: &'static str,
+        answer: impl Future<Output = Result<A, etcd_client::Error>>,
         limit: Duration,
-        largest: usize,
-    ) -> Result<A, Error>
-    where
-        Q: Message + 'static,
-        A: Message + Default + 'static,
-    {
-        let mut grpc = Grpc::new(self.channel.clone()).max_decoding_message_size(largest);
-        let asked = async {
-            grpc.ready()
-                .await
-                .map_err(|error| Cause::Unreachable(whole(&error)))?;
-            let path = PathAndQuery::from_static(call.path);
-            grpc.unary(self.request(question), path, ProstCodec::<Q, A>::default())
-                .await
-                .map_err(|answer| cause(&answer))
-        };
-        match tokio::time::timeout(limit, asked).await {
-            Ok(Ok(answer)) => Ok(answer.into_inner()),
-            Ok(Err(cause)) => Err(self.failed(call, cause)),
-            Err(_) => Err(self.failed(call, Cause::NoAnswer(limit))),
+    ) -> impl Future<Output = Result<A, Error>> {
+        // Boxed for the same reason as the client.
+        let answer = tokio::time::timeout(limit, Box::pin(answer));
+        async move {
+            match answer.await {
+                Ok(Ok(answer)) => Ok(answer),
+                Ok(Err(error)) => Err(self.failed(call, cause(&error))),
+                Err(_) => Err(self.failed(call, Cause::NoAnswer(limit))),
+            }
         }
     }
 
-    fn request<Q>(&self, question: Q) -> Request<Q> {
-        let mut request = Request::new(question);
-        if let Some(token) = &self.token {
-            request.metadata_mut().insert("token", token.clone());
-        }
-        request
-    }
-
-    fn failed(&self, call: Call, cause: Cause) -> Error {
+    fn failed(&self, call: &'static str, cause: Cause) -> Error {
         Error {
             endpoint: self.url.clone(),
-            call: call.name(),
+            call,
             cause,
         }
     }
 
-    fn malformed(&self, call: Call, what: String) -> Error {
+    fn malformed(&self, call: &'static str, what: String) -> Error {
         self.failed(call, Cause::Malformed(what))
-    }
-}
-
-/// A call of the protocol.
-#[derive(Clone, Copy, Debug)]
-struct Call {
-    path: &'static str,
-}
-
-impl Call {
-    const RANGE: Self = Self {
-        path: "/etcdserverpb.KV/Range",
-    };
-
-    const fn cluster(path: &'static str) -> Self {
-        Self { path }
-    }
-
-    fn name(self) -> &'static str {
-        self.path.rsplit('/').next().unwrap_or(self.path)
     }
 }
 
@@ -187,11 +149,19 @@ fn tls_config(tls: &Tls) -> ClientTlsConfig {
     }
 }
 
-/// What an answer that is none means: etcd's word, or the connection's.
-fn cause(answer: &Answer) -> Cause {
-    match answer.source() {
-        Some(_) => Cause::Lost(whole(answer)),
-        None => Cause::Rejected(rejection::read(answer.code(), answer.message())),
+/// What a failed call means: etcd refused it, it was never sent, or its answer never came.
+fn cause(error: &etcd_client::Error) -> Cause {
+    let status = match error {
+        etcd_client::Error::GRpcStatus(status) => status,
+        etcd_client::Error::TransportError(error) => return Cause::Unreachable(whole(error)),
+        // A token that no header can carry, and what no call of ours can cause.
+        other => return Cause::Malformed(other.to_string()),
+    };
+    let not_ready = status.message().strip_prefix(NOT_READY);
+    match (not_ready, status.source()) {
+        (Some(why), None) if status.code() == Code::Unknown => Cause::Unreachable(why.to_owned()),
+        (_, Some(_)) => Cause::Lost(whole(status)),
+        (_, None) => Cause::Rejected(rejection::read(status.code(), status.message())),
     }
 }
 
@@ -207,4 +177,31 @@ fn whole(error: &dyn std::error::Error) -> String {
         inner = error.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use tonic::Status;
+
+    use super::*;
+
+    #[test]
+    fn a_channel_that_takes_no_request_was_asked_nothing() {
+        let status = Status::unknown("Service was not ready: transport error");
+        assert_eq!(
+            cause(&status.into()),
+            Cause::Unreachable("transport error".to_owned())
+        );
+    }
+
+    #[test]
+    fn a_status_with_a_source_is_a_lost_connection_and_one_without_is_the_word_of_etcd() {
+        let broken = Status::from_error(Box::new(std::io::Error::other("reset")));
+        assert!(matches!(cause(&broken.into()), Cause::Lost(_)));
+        let refused = Status::unavailable("etcdserver: leader changed");
+        assert_eq!(
+            cause(&refused.into()),
+            Cause::Rejected(rejection::Rejection::LeaderChanged)
+        );
+    }
 }

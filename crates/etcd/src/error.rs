@@ -43,6 +43,9 @@ pub enum Cause {
         /// What would happen.
         why: &'static str,
     },
+    /// An alarm that only a newer etcd has, so that the member was not asked to end it.
+    #[error("alarm {0} is not known to this operator: disarm it with etcdctl alarm disarm")]
+    UnknownAlarm(i32),
     /// An answer that etcd never gives.
     #[error("an answer that cannot be: {0}")]
     Malformed(String),
@@ -77,7 +80,9 @@ impl Error {
     pub fn may_have_been_done(&self) -> bool {
         match &self.cause {
             Cause::Lost(_) | Cause::NoAnswer(_) | Cause::Malformed(_) => true,
-            Cause::Setup(_) | Cause::Unreachable(_) | Cause::Unsupported { .. } => false,
+            Cause::Setup(_) | Cause::Unreachable(_) | Cause::Unsupported { .. } | Cause::UnknownAlarm(_) => {
+                false
+            }
             Cause::Rejected(rejection) => matches!(
                 rejection,
                 Rejection::LeaderChanged
@@ -102,7 +107,7 @@ impl Cause {
         match self {
             Self::Unreachable(_) | Self::Lost(_) | Self::NoAnswer(_) | Self::Malformed(_) => Class::Transient,
             Self::Setup(_) => Class::Unauthorised,
-            Self::Unsupported { .. } => Class::Unsupported,
+            Self::Unsupported { .. } | Self::UnknownAlarm(_) => Class::Unsupported,
             Self::Rejected(rejection) => class_of(rejection),
         }
     }

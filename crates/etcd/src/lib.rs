@@ -26,4 +26,3 @@ pub mod status;
 pub mod tool;
 pub mod url;
 pub mod version;
-mod wire;

@@ -7,7 +7,6 @@ use crate::error::Error;
 use crate::id::{ClusterId, MemberId, RaftIndex, RaftTerm, Revision};
 use crate::url::{ClientUrl, PeerUrl};
 use crate::version::Version;
-use crate::wire;
 
 /// Who the members are.
 #[derive(Clone, Debug)]
@@ -96,21 +95,21 @@ impl Member {
         self.peer_urls.contains(url)
     }
 
-    pub(crate) fn read(member: wire::Member) -> Result<Self, String> {
-        let id = MemberId::new(member.id).ok_or("a member has the ID 0")?;
+    pub(crate) fn read(member: &etcd_client::Member) -> Result<Self, String> {
+        let id = MemberId::new(member.id()).ok_or("a member has the ID 0")?;
         let text = |error: &dyn std::fmt::Display| format!("member {id}: {error}");
-        let peer_urls = member.peer_urls.iter().map(|url| url.parse::<PeerUrl>());
-        let client_urls = member.client_urls.iter().map(|url| url.parse::<ClientUrl>());
+        let peer_urls = member.peer_urls().iter().map(|url| url.parse::<PeerUrl>());
+        let client_urls = member.client_urls().iter().map(|url| url.parse::<ClientUrl>());
         Ok(Self {
             id,
-            name: Some(member.name).filter(|name| !name.is_empty()),
+            name: Some(member.name().to_owned()).filter(|name| !name.is_empty()),
             peer_urls: peer_urls
                 .collect::<Result<_, _>>()
                 .map_err(|error| text(&error))?,
             client_urls: client_urls
                 .collect::<Result<_, _>>()
                 .map_err(|error| text(&error))?,
-            role: if member.is_learner {
+            role: if member.is_learner() {
                 Role::Learner
             } else {
                 Role::Voter
@@ -118,13 +117,12 @@ impl Member {
         })
     }
 
-    pub(crate) fn read_all(list: Vec<wire::Member>) -> Result<BTreeMap<MemberId, Self>, String> {
-        let count = list.len();
+    pub(crate) fn read_all(list: &[etcd_client::Member]) -> Result<BTreeMap<MemberId, Self>, String> {
         let members: BTreeMap<_, _> = list
-            .into_iter()
+            .iter()
             .map(|member| Self::read(member).map(|member| (member.id, member)))
             .collect::<Result<_, _>>()?;
-        if members.len() == count {
+        if members.len() == list.len() {
             Ok(members)
         } else {
             Err("two members have one ID".to_owned())
@@ -170,19 +168,21 @@ impl Membership {
 
 #[cfg(test)]
 mod tests {
+    use etcd_client::proto::PbMember;
+
     use super::*;
 
-    fn sent(id: u64, name: &str, peer: &str) -> wire::Member {
-        wire::Member {
+    fn sent(id: u64, name: &str, peer: &str) -> etcd_client::Member {
+        etcd_client::Member(PbMember {
             id,
             name: name.to_owned(),
-            peer_urls: vec![peer.to_owned()],
-            client_urls: Vec::new(),
+            peer_ur_ls: vec![peer.to_owned()],
+            client_ur_ls: Vec::new(),
             is_learner: id > 3,
-        }
+        })
     }
 
-    fn known(list: Vec<wire::Member>) -> Known {
+    fn known(list: &[etcd_client::Member]) -> Known {
         Known {
             cluster: ClusterId::new(1).expect("an ID"),
             members: Member::read_all(list).expect("members"),
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn members_are_found_by_peer_url_even_while_they_have_no_name() {
-        let known = known(vec![
+        let known = known(&[
             sent(2, "", "http://c-1:2380"),
             sent(4, "", "http://c-2:2380"),
             sent(1, "c-0", "http://c-0:2380"),
@@ -217,9 +217,9 @@ mod tests {
         let mut list: Vec<_> = (1..=3)
             .map(|id| sent(id, "x", &format!("http://c-{id}:2380")))
             .collect();
-        assert_eq!(known(list.clone()).quorum(), 2);
+        assert_eq!(known(&list).quorum(), 2);
         list.push(sent(4, "x", "http://c-4:2380"));
-        let known = known(list);
+        let known = known(&list);
         assert_eq!(
             (known.quorum(), known.voters().count(), known.learners().count()),
             (2, 3, 1)
@@ -233,7 +233,7 @@ mod tests {
             vec![sent(1, "a", "http://a:1"), sent(1, "b", "http://b:1")],
             vec![sent(1, "a", "unix://a:1")],
         ] {
-            assert!(Member::read_all(list.clone()).is_err(), "{list:?}");
+            assert!(Member::read_all(&list).is_err(), "{list:?}");
         }
     }
 }

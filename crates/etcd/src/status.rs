@@ -2,10 +2,11 @@
 
 use std::fmt;
 
+use etcd_client::{ResponseHeader, StatusResponse};
+
 use crate::id::{ClusterId, MemberId, RaftIndex, RaftTerm, Revision};
 use crate::policy::Feature;
 use crate::version::Version;
-use crate::wire;
 
 /// Who answered, and where it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,39 +82,39 @@ pub struct KeysHash {
 }
 
 impl Position {
-    pub(crate) fn read(header: Option<&wire::Header>) -> Result<Self, String> {
+    pub(crate) fn read(header: Option<&ResponseHeader>) -> Result<Self, String> {
         let header = header.ok_or("it has no header")?;
         Ok(Self {
-            cluster: ClusterId::new(header.cluster_id).ok_or("the cluster's ID is 0")?,
-            member: MemberId::new(header.member_id).ok_or("the member's ID is 0")?,
-            revision: Revision(header.revision),
-            term: RaftTerm(header.raft_term),
+            cluster: ClusterId::new(header.cluster_id()).ok_or("the cluster's ID is 0")?,
+            member: MemberId::new(header.member_id()).ok_or("the member's ID is 0")?,
+            revision: Revision(header.revision()),
+            term: RaftTerm(header.raft_term()),
         })
     }
 }
 
 impl Status {
-    pub(crate) fn read(answer: wire::StatusResponse) -> Result<Self, String> {
-        let position = Position::read(answer.header.as_ref())?;
-        let version: Version = answer.version.parse().map_err(|error| format!("{error}"))?;
+    pub(crate) fn read(answer: &StatusResponse) -> Result<Self, String> {
+        let position = Position::read(answer.header())?;
+        let version: Version = answer.version().parse().map_err(|error| format!("{error}"))?;
         let has_details = Feature::DetailedStatus.is_in(&version);
         let bytes = |bytes: i64| u64::try_from(bytes).map_err(|_| format!("{bytes} bytes"));
         Ok(Self {
-            leader: MemberId::new(answer.leader),
-            raft_index: RaftIndex(answer.raft_index),
-            applied: has_details.then_some(RaftIndex(answer.raft_applied_index)),
-            is_learner: answer.is_learner,
-            db_size: bytes(answer.db_size)?,
+            leader: MemberId::new(answer.leader()),
+            raft_index: RaftIndex(answer.raft_index()),
+            applied: has_details.then_some(RaftIndex(answer.raft_applied_index())),
+            is_learner: answer.is_learner(),
+            db_size: bytes(answer.db_size())?,
             db_in_use: if has_details {
-                Some(bytes(answer.db_size_in_use)?)
+                Some(bytes(answer.raft_used_db_size())?)
             } else {
                 None
             },
-            db_quota: Some(bytes(answer.db_size_quota)?).filter(|bytes| *bytes > 0),
-            storage_version: Some(answer.storage_version).filter(|version| !version.is_empty()),
-            errors: answer.errors,
+            db_quota: Some(bytes(answer.db_size_quota())?).filter(|bytes| *bytes > 0),
+            storage_version: Some(answer.storage_version().to_owned()).filter(|version| !version.is_empty()),
+            errors: answer.errors().to_vec(),
             position: Position {
-                term: RaftTerm(answer.raft_term),
+                term: RaftTerm(answer.raft_term()),
                 ..position
             },
             version,
@@ -139,23 +140,17 @@ impl AlarmKind {
             other => Self::Other(other),
         }
     }
-
-    pub(crate) fn number(self) -> i32 {
-        match self {
-            Self::NoSpace => 1,
-            Self::Corrupt => 2,
-            Self::Other(number) => number,
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use etcd_client::proto::{PbResponseHeader, PbStatusResponse};
+
     use super::*;
 
-    fn answer(version: &str) -> wire::StatusResponse {
-        wire::StatusResponse {
-            header: Some(wire::Header {
+    fn answer(version: &str) -> StatusResponse {
+        StatusResponse(PbStatusResponse {
+            header: Some(PbResponseHeader {
                 cluster_id: 1,
                 member_id: 2,
                 revision: 3,
@@ -164,15 +159,15 @@ mod tests {
             version: version.to_owned(),
             db_size: 20_480,
             raft_term: 4,
-            ..wire::StatusResponse::default()
-        }
+            ..PbStatusResponse::default()
+        })
     }
 
     #[test]
     fn what_a_version_does_not_say_is_not_zero() {
-        let old = Status::read(answer("3.3.27")).expect("a status");
+        let old = Status::read(&answer("3.3.27")).expect("a status");
         assert_eq!((old.db_in_use, old.applied, old.db_quota), (None, None, None));
-        let new = Status::read(answer("3.4.44")).expect("a status");
+        let new = Status::read(&answer("3.4.44")).expect("a status");
         assert_eq!((new.db_in_use, new.applied), (Some(0), Some(RaftIndex(0))));
         assert_eq!((new.leader, new.storage_version), (None, None));
     }
@@ -180,11 +175,11 @@ mod tests {
     #[test]
     fn an_answer_without_an_identity_is_none() {
         let mut nobody = answer("3.6.16");
-        nobody.header = None;
-        assert!(Status::read(nobody).is_err());
+        nobody.0.header = None;
+        assert!(Status::read(&nobody).is_err());
         let mut nowhere = answer("3.6.16");
-        nowhere.header.as_mut().expect("a header").cluster_id = 0;
-        assert!(Status::read(nowhere).is_err());
-        assert!(Status::read(answer("next")).is_err());
+        nowhere.0.header.as_mut().expect("a header").cluster_id = 0;
+        assert!(Status::read(&nowhere).is_err());
+        assert!(Status::read(&answer("next")).is_err());
     }
 }

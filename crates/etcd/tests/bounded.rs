@@ -8,6 +8,7 @@ use etcd_operator_etcd::endpoint::{Endpoint, Identity, Limits, Tls};
 use etcd_operator_etcd::error::{Cause, Class, Error};
 use etcd_operator_etcd::id::MemberId;
 use etcd_operator_etcd::membership::{Membership, Unknown};
+use etcd_operator_etcd::status::{Alarm, AlarmKind};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
@@ -60,6 +61,20 @@ async fn a_member_that_never_answers_costs_one_limit() {
     assert_eq!(error.cause, Cause::NoAnswer(Duration::from_millis(200)));
     assert!(error.may_have_been_done());
     assert_eq!(error.class(), Class::Transient);
+}
+
+#[tokio::test]
+async fn an_alarm_of_a_newer_etcd_is_never_disarmed_as_another_one() {
+    let (listener, address) = listen().await;
+    let (client, _stream) = client(&listener, &endpoint(address)).await;
+    let alarm = Alarm {
+        member: MemberId::new(7),
+        kind: AlarmKind::Other(3),
+    };
+    let error = in_time(client.disarm(alarm)).await;
+    assert_eq!(error.cause, Cause::UnknownAlarm(3));
+    assert!(!error.may_have_been_done());
+    assert_eq!(error.class(), Class::Unsupported);
 }
 
 #[tokio::test]

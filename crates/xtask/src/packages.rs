@@ -32,6 +32,13 @@ enum Sign {
 const NEEDS: &[Need] = &[
     // ring is compiled from C, and Rust links with it.
     need(Tier::Build, Sign::Program("cc"), &["gcc", "libc6-dev"]),
+    // etcd-client generates etcd's messages from their definitions. Those include some of Google's.
+    need(Tier::Build, Sign::Program("protoc"), &["protobuf-compiler"]),
+    need(
+        Tier::Build,
+        Sign::File("/usr/include/google/protobuf/descriptor.proto"),
+        &["libprotobuf-dev"],
+    ),
     need(Tier::Build, Sign::Program("git"), &["git"]),
     // runc is partly C and links with it.
     need(
@@ -131,7 +138,10 @@ mod tests {
     #[test]
     fn nothing_on_the_path_means_every_package_is_missing() {
         let nothing = |tier| missing_in(tier, &[], |_| false);
-        assert_eq!(nothing(Tier::Build), ["gcc", "libc6-dev", "git"]);
+        assert_eq!(
+            nothing(Tier::Build),
+            ["gcc", "libc6-dev", "protobuf-compiler", "libprotobuf-dev", "git"]
+        );
         let bed = nothing(Tier::Bed);
         for package in [
             "gcc",

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
+use etcd_client::DowngradeOptions;
 use etcd_operator_e2e::components::EtcdVersion;
 use etcd_operator_e2e::deadline::until;
 use etcd_operator_etcd::flags::FirstState;
@@ -61,6 +62,59 @@ async fn a_full_database_is_seen_emptied_and_its_alarm_ended() -> Result<()> {
         assert!(client.alarms().await?.is_empty());
         assert!(fleet.etcdctl(0, &["put", "small", "x"]).await?.status.success());
     }
+    Ok(())
+}
+
+/// What the generated messages say of a member, compared with what is known of it. A field whose number differed from
+/// etcd's would be empty here, or an answer would not be read at all.
+#[tokio::test]
+async fn a_status_has_every_field_that_its_minor_sends() -> Result<()> {
+    for version in EtcdVersion::ALL {
+        let fleet = Fleet::new(version).await?;
+        let _processes = fleet.bootstrap(1).await?;
+        let number = fleet.number();
+        let status = fleet.client(0).await?.status().await?;
+        assert!(!status.is_learner, "{version:?}");
+        if Feature::DetailedStatus.is_in(&number) {
+            let in_use = status.db_in_use.unwrap_or_default();
+            assert!(0 < in_use && in_use <= status.db_size, "{version:?}: {status:?}");
+            assert!(status.applied.is_some_and(|index| index.0 > 0), "{version:?}");
+        }
+        if !Feature::StatusOfStorage.is_in(&number) {
+            assert_eq!(
+                (status.storage_version, status.db_quota),
+                (None, None),
+                "{version:?}"
+            );
+            continue;
+        }
+        assert!(status.db_quota.is_some_and(|bytes| bytes > 0), "{version:?}");
+        let own = format!("{}.{}.0", number.major, number.minor);
+        until("the version of the files is settled", LIMIT, || async {
+            let status = fleet.client(0).await?.status().await?;
+            Ok(status.storage_version.filter(|version| *version == own))
+        })
+        .await?;
+        downgrade_is_told(&fleet).await?;
+    }
+    Ok(())
+}
+
+/// Nothing in the product asks for a downgrade yet, so the generated client is asked itself.
+async fn downgrade_is_told(fleet: &Fleet) -> Result<()> {
+    let number = fleet.number();
+    let older = format!("{}.{}.0", number.major, number.minor - 1);
+    let mut client = etcd_client::Client::connect([fleet.client_url(0).to_string()], None)
+        .await?
+        .maintenance_client();
+    let told = |status: &etcd_client::StatusResponse| {
+        let info = status.downgrade_info();
+        info.map(|info| (info.enabled(), info.target_version().to_owned()))
+    };
+    assert_eq!(told(&client.status().await?), Some((false, String::new())));
+    client.downgrade(DowngradeOptions::Enable(older.clone())).await?;
+    assert_eq!(told(&client.status().await?), Some((true, older)));
+    client.downgrade(DowngradeOptions::Cancel).await?;
     Ok(())
 }
 

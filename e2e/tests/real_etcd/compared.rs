@@ -55,9 +55,10 @@ async fn a_cluster_serves_what_its_snapshot_holds_whatever_was_written_since() -
         let fleet = Fleet::new(version).await?;
         let _processes = fleet.bootstrap(1).await?;
         nothing(&fleet).await?;
-        // More than one page.
+        // More than one page, and the first larger than the 4 MiB that an answer may have unless a call says otherwise.
+        let value = "x".repeat(60_000);
         for number in 0..120 {
-            etcdctl(&fleet, &["put", &format!("key-{number}"), "value"]).await?;
+            etcdctl(&fleet, &["put", &format!("key-{number}"), &value]).await?;
         }
         etcdctl(&fleet, &["del", "key-7"]).await?;
         let bed = BedDir::create()?;

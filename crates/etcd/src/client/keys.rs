@@ -1,12 +1,12 @@
 //! Reading all keys as they were at a revision, page by page.
 
-use super::{Call, Client};
+use etcd_client::GetOptions;
+
+use super::Client;
+use super::maintenance::RANGE;
 use crate::error::Error;
 use crate::id::Revision;
-use crate::wire::{RangeRequest, RangeResponse};
 
-/// The end of a range that has none.
-const NO_END: [u8; 1] = [0];
 /// The first key there can be.
 const FIRST: [u8; 1] = [0];
 
@@ -48,16 +48,13 @@ impl Client {
     ) -> Result<Page, Error> {
         let mut key = behind.unwrap_or_default().to_vec();
         key.extend(FIRST);
-        let question = RangeRequest {
-            key,
-            range_end: NO_END.to_vec(),
-            limit: most.into(),
-            revision: at.0,
-            serializable: true,
-            count_only: false,
-        };
-        let limit = self.limits.call;
-        let answer: RangeResponse = self.call_for(Call::RANGE, question, limit, bytes).await?;
+        let options = GetOptions::new()
+            .with_from_key()
+            .with_limit(most.into())
+            .with_revision(at.0)
+            .with_serializable();
+        let mut kv = self.etcd.kv_client().max_decoding_message_size(bytes);
+        let answer = self.call(RANGE, kv.get(key, Some(options))).await?.0;
         let keys = answer.kvs.into_iter().map(|pair| Key {
             key: pair.key,
             value: pair.value,

@@ -2,13 +2,10 @@
 
 use std::fmt;
 
-use tonic::metadata::{Ascii, MetadataValue};
-
-use super::{Call, Client};
+use super::Client;
 use crate::error::Error;
-use crate::wire::{AuthenticateRequest, AuthenticateResponse};
 
-const AUTHENTICATE: Call = Call::cluster("/etcdserverpb.Auth/Authenticate");
+const AUTHENTICATE: &str = "Authenticate";
 
 /// A user of etcd.
 #[derive(Clone, PartialEq, Eq)]
@@ -29,21 +26,13 @@ impl fmt::Debug for User {
 
 impl Client {
     /// The same connection, with a user's rights from now on. An etcd that asks nobody who they are takes no one.
-    pub async fn login(self, user: &User) -> Result<Self, Error> {
-        let question = AuthenticateRequest {
-            name: user.name.clone(),
-            password: user.password.clone(),
-        };
-        let answer: AuthenticateResponse = self.call(AUTHENTICATE, question).await?;
-        let mut token: MetadataValue<Ascii> = answer
-            .token
-            .parse()
-            .map_err(|_| self.malformed(AUTHENTICATE, "the token is none".to_owned()))?;
-        token.set_sensitive(true);
-        Ok(Self {
-            token: Some(token),
-            ..self
-        })
+    pub async fn login(mut self, user: &User) -> Result<Self, Error> {
+        let credentials = (user.name.clone(), user.password.clone());
+        let mut etcd = self.etcd.clone();
+        self.call(AUTHENTICATE, etcd.update_user(Some(credentials)))
+            .await?;
+        self.etcd = etcd;
+        Ok(self)
     }
 }
 

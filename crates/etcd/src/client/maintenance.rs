@@ -3,104 +3,123 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::{Call, Client};
-use crate::error::Error;
+use etcd_client::{AlarmAction, AlarmOptions, AlarmResponse, AlarmType, GetOptions};
+
+use super::Client;
+use crate::error::{Cause, Error};
 use crate::id::{MemberId, Revision};
 use crate::status::{Alarm, AlarmKind, KeysHash, Position, Status};
-use crate::wire::{
-    AlarmRequest, AlarmResponse, Empty, HashKvRequest, HashKvResponse, Headed, HeaderResponse,
-    MoveLeaderRequest, RangeRequest, RangeResponse, StatusResponse,
-};
 
-const STATUS: Call = Call::cluster("/etcdserverpb.Maintenance/Status");
-const ALARM: Call = Call::cluster("/etcdserverpb.Maintenance/Alarm");
-const DEFRAGMENT: Call = Call::cluster("/etcdserverpb.Maintenance/Defragment");
-const HASH: Call = Call::cluster("/etcdserverpb.Maintenance/HashKV");
-const MOVE_LEADER: Call = Call::cluster("/etcdserverpb.Maintenance/MoveLeader");
-
-/// The actions of an alarm request.
-const ASK: i32 = 0;
-const DISARM: i32 = 2;
+pub(super) const RANGE: &str = "Range";
+const STATUS: &str = "Status";
+const ALARM: &str = "Alarm";
+const DEFRAGMENT: &str = "Defragment";
+const HASH: &str = "HashKV";
+const MOVE_LEADER: &str = "MoveLeader";
 
 impl Client {
     /// A linearizable read: a leader with its quorum has answered through this member, which has caught up with all
     /// that was agreed before.
     pub async fn position(&self) -> Result<Position, Error> {
-        self.read(false).await
+        self.read(GetOptions::new()).await
     }
 
     /// A read of what this member has by itself, without asking the others: it says that the process serves.
     pub async fn local_position(&self) -> Result<Position, Error> {
-        self.read(true).await
+        self.read(GetOptions::new().with_serializable()).await
     }
 
-    async fn read(&self, serializable: bool) -> Result<Position, Error> {
-        let question = RangeRequest {
-            key: vec![0],
-            serializable,
-            count_only: true,
-            ..RangeRequest::default()
-        };
-        let answer: RangeResponse = self.call(Call::RANGE, question).await?;
-        Position::read(answer.header()).map_err(|what| self.malformed(Call::RANGE, what))
+    async fn read(&self, options: GetOptions) -> Result<Position, Error> {
+        let mut kv = self.etcd.kv_client();
+        let answer = self
+            .call(RANGE, kv.get([0], Some(options.with_count_only())))
+            .await?;
+        Position::read(answer.header()).map_err(|what| self.malformed(RANGE, what))
     }
 
     /// What the member says of itself; learners and members without a quorum answer, too.
     pub async fn status(&self) -> Result<Status, Error> {
-        let answer: StatusResponse = self.call(STATUS, Empty {}).await?;
-        Status::read(answer).map_err(|what| self.malformed(STATUS, what))
+        let mut maintenance = self.etcd.maintenance_client();
+        let answer = self.call(STATUS, maintenance.status()).await?;
+        Status::read(&answer).map_err(|what| self.malformed(STATUS, what))
     }
 
     /// The alarms that stand in the cluster.
     pub async fn alarms(&self) -> Result<BTreeSet<Alarm>, Error> {
-        let question = AlarmRequest {
-            action: ASK,
-            ..AlarmRequest::default()
-        };
-        let answer: AlarmResponse = self.call(ALARM, question).await?;
-        let alarms = answer.alarms.into_iter().map(|alarm| Alarm {
-            member: MemberId::new(alarm.member_id),
-            kind: AlarmKind::read(alarm.alarm),
-        });
-        Ok(alarms.collect())
+        let mut maintenance = self.etcd.maintenance_client();
+        let asked = maintenance.alarm(AlarmAction::Get, AlarmType::None, None);
+        Ok(read_alarms(&self.call(ALARM, asked).await?))
     }
 
     /// Ends an alarm. One that no longer stands is ended, too.
     pub async fn disarm(&self, alarm: Alarm) -> Result<(), Error> {
-        let question = AlarmRequest {
-            action: DISARM,
-            member_id: alarm.member.map_or(0, MemberId::get),
-            alarm: alarm.kind.number(),
+        let kind = match alarm.kind {
+            AlarmKind::NoSpace => AlarmType::Nospace,
+            AlarmKind::Corrupt => AlarmType::Corrupt,
+            AlarmKind::Other(number) => return Err(self.failed(ALARM, Cause::UnknownAlarm(number))),
         };
-        let _: AlarmResponse = self.call(ALARM, question).await?;
-        Ok(())
+        let mut options = AlarmOptions::new();
+        options.with_member(alarm.member.map_or(0, MemberId::get));
+        let mut maintenance = self.etcd.maintenance_client();
+        let ended = maintenance.alarm(AlarmAction::Deactivate, kind, Some(options));
+        self.call(ALARM, ended).await.map(drop)
     }
 
     /// Hands leadership from this member, which must have it, to another voter.
     pub async fn move_leader(&self, to: MemberId) -> Result<(), Error> {
-        let question = MoveLeaderRequest { target_id: to.get() };
-        let _: HeaderResponse = self.call(MOVE_LEADER, question).await?;
-        Ok(())
+        let mut maintenance = self.etcd.maintenance_client();
+        let moved = maintenance.move_leader(to.get());
+        self.call(MOVE_LEADER, moved).await.map(drop)
     }
 
     /// Rewrites this member's database without its holes. The member serves nothing meanwhile.
     pub async fn defragment(&self, limit: Duration) -> Result<(), Error> {
-        let _: HeaderResponse = self.call_within(DEFRAGMENT, Empty {}, limit).await?;
-        Ok(())
+        let mut maintenance = self.etcd.maintenance_client();
+        let rewritten = maintenance.defragment();
+        self.call_within(DEFRAGMENT, rewritten, limit).await.map(drop)
     }
 
     /// The hash of this member's keys up to a revision, or up to its newest.
     pub async fn hash_keys(&self, at: Option<Revision>, limit: Duration) -> Result<KeysHash, Error> {
-        let question = HashKvRequest {
-            revision: at.map_or(0, |revision| revision.0),
-        };
-        let answer: HashKvResponse = self.call_within(HASH, question, limit).await?;
+        let mut maintenance = self.etcd.maintenance_client();
+        let hashed = maintenance.hash_kv(at.map_or(0, |revision| revision.0));
+        let answer = self.call_within(HASH, hashed, limit).await?;
         let position = Position::read(answer.header()).map_err(|what| self.malformed(HASH, what))?;
         Ok(KeysHash {
             position,
-            hash: answer.hash,
-            compacted: Revision(answer.compact_revision),
-            revision: Some(Revision(answer.hash_revision)).filter(|revision| revision.0 > 0),
+            hash: answer.hash(),
+            compacted: Revision(answer.compact_version()),
+            revision: Some(Revision(answer.hash_revision())).filter(|revision| revision.0 > 0),
         })
+    }
+}
+
+/// Reads the numbers of the message itself: `AlarmResponse::alarms` casts them to an enum that knows three.
+fn read_alarms(answer: &AlarmResponse) -> BTreeSet<Alarm> {
+    let alarms = answer.0.alarms.iter().map(|alarm| Alarm {
+        member: MemberId::new(alarm.member_id),
+        kind: AlarmKind::read(alarm.alarm),
+    });
+    alarms.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use etcd_client::proto::{PbAlarmMember, PbAlarmResponse};
+
+    use super::*;
+
+    #[test]
+    fn an_alarm_of_a_newer_etcd_is_read_by_its_number() {
+        let raised = |alarm| PbAlarmMember { member_id: 7, alarm };
+        let answer = AlarmResponse(PbAlarmResponse {
+            header: None,
+            alarms: vec![raised(1), raised(2), raised(3)],
+        });
+        let kinds: Vec<AlarmKind> = read_alarms(&answer).iter().map(|alarm| alarm.kind).collect();
+        assert_eq!(
+            kinds,
+            [AlarmKind::NoSpace, AlarmKind::Corrupt, AlarmKind::Other(3)]
+        );
     }
 }

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{Call, Client};
+use etcd_client::{MemberAddOptions, MemberListResponse};
+
+use super::Client;
 use crate::error::{Cause, Error};
 use crate::id::MemberId;
 use crate::membership::{Known, Member, Membership, Role, Unknown};
@@ -10,16 +12,12 @@ use crate::policy::Feature;
 use crate::rejection::Rejection;
 use crate::status::Position;
 use crate::url::PeerUrl;
-use crate::wire::{
-    Headed, MemberAddRequest, MemberAddResponse, MemberListRequest, MemberRequest, MemberUpdateRequest,
-    MembersResponse,
-};
 
-const ADD: Call = Call::cluster("/etcdserverpb.Cluster/MemberAdd");
-const REMOVE: Call = Call::cluster("/etcdserverpb.Cluster/MemberRemove");
-const UPDATE: Call = Call::cluster("/etcdserverpb.Cluster/MemberUpdate");
-const LIST: Call = Call::cluster("/etcdserverpb.Cluster/MemberList");
-const PROMOTE: Call = Call::cluster("/etcdserverpb.Cluster/MemberPromote");
+const ADD: &str = "MemberAdd";
+const REMOVE: &str = "MemberRemove";
+const UPDATE: &str = "MemberUpdate";
+const LIST: &str = "MemberList";
+const PROMOTE: &str = "MemberPromote";
 
 /// A member just added.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,10 +47,10 @@ impl Client {
             }
             other => other?,
         };
-        // What this member shows from here on is at least as new as the barrier, on any version.
-        let answer: MembersResponse = self.call(LIST, MemberListRequest { linearizable: true }).await?;
+        // The list is not linearizable by itself, on no version. After the barrier it is at least as new as the barrier.
+        let answer = self.list().await?;
         let listed = Position::read(answer.header()).map_err(|what| self.malformed(LIST, what))?;
-        let members = Member::read_all(answer.members).map_err(|what| self.malformed(LIST, what))?;
+        let members = self.read_all(LIST, answer.members())?;
         let status = self.status().await?;
         let who = |position: &Position| (position.cluster, position.member);
         if who(&barrier) != who(&listed) || who(&barrier) != who(&status.position) {
@@ -80,9 +78,13 @@ impl Client {
     /// The members as this one has them by itself. They may be old: enough for a question whose answer never changes
     /// back, such as whether a member has ever started, and for no step.
     pub async fn listed(&self) -> Result<Members, Error> {
-        let question = MemberListRequest { linearizable: false };
-        let answer: MembersResponse = self.call(LIST, question).await?;
-        Member::read_all(answer.members).map_err(|what| self.malformed(LIST, what))
+        let answer = self.list().await?;
+        self.read_all(LIST, answer.members())
+    }
+
+    async fn list(&self) -> Result<MemberListResponse, Error> {
+        let mut cluster = self.etcd.cluster_client();
+        self.call(LIST, cluster.member_list()).await
     }
 
     /// Adds a member that has a vote from the start and raises the quorum before it has any data.
@@ -98,14 +100,17 @@ impl Client {
     }
 
     async fn add(&self, urls: &[PeerUrl], role: Role) -> Result<Added, Error> {
-        let question = MemberAddRequest {
-            peer_urls: urls.iter().map(ToString::to_string).collect(),
-            is_learner: role == Role::Learner,
+        let options = match role {
+            Role::Voter => MemberAddOptions::new(),
+            Role::Learner => MemberAddOptions::new().with_is_learner(),
         };
-        let answer: MemberAddResponse = self.call(ADD, question).await?;
+        let mut cluster = self.etcd.cluster_client();
+        let answer = self
+            .call(ADD, cluster.member_add(texts(urls), Some(options)))
+            .await?;
         let malformed = |what: String| self.malformed(ADD, what);
         let position = Position::read(answer.header()).map_err(malformed)?;
-        let member = answer.member.ok_or_else(|| malformed("no member".to_owned()))?;
+        let member = answer.member().ok_or_else(|| malformed("no member".to_owned()))?;
         let member = Member::read(member).map_err(malformed)?;
         if member.role != role {
             return Err(malformed(format!(
@@ -118,14 +123,16 @@ impl Client {
 
     /// Gives a learner its vote; gives the members after that.
     pub async fn promote(&self, learner: MemberId) -> Result<Members, Error> {
-        let question = MemberRequest { id: learner.get() };
-        self.changed(PROMOTE, self.call(PROMOTE, question).await?)
+        let mut cluster = self.etcd.cluster_client();
+        let answer = self.call(PROMOTE, cluster.member_promote(learner.get())).await?;
+        self.read_all(PROMOTE, answer.members())
     }
 
     /// Removes a member for good; gives the members after that.
     pub async fn remove(&self, member: MemberId) -> Result<Members, Error> {
-        let question = MemberRequest { id: member.get() };
-        self.changed(REMOVE, self.call(REMOVE, question).await?)
+        let mut cluster = self.etcd.cluster_client();
+        let answer = self.call(REMOVE, cluster.member_remove(member.get())).await?;
+        self.read_all(REMOVE, answer.members())
     }
 
     /// Gives a member other peer URLs; gives the members after that. For a learner a version is not asked if it would
@@ -135,18 +142,17 @@ impl Client {
             self.require(UPDATE, Feature::UpdateLearner, "it would promote the learner")
                 .await?;
         }
-        let question = MemberUpdateRequest {
-            id: member.id.get(),
-            peer_urls: urls.iter().map(ToString::to_string).collect(),
-        };
-        self.changed(UPDATE, self.call(UPDATE, question).await?)
+        let mut cluster = self.etcd.cluster_client();
+        let changed = cluster.member_update(member.id.get(), texts(urls));
+        let answer = self.call(UPDATE, changed).await?;
+        self.read_all(UPDATE, answer.members())
     }
 
-    fn changed(&self, call: Call, answer: MembersResponse) -> Result<Members, Error> {
-        Member::read_all(answer.members).map_err(|what| self.malformed(call, what))
+    fn read_all(&self, call: &'static str, members: &[etcd_client::Member]) -> Result<Members, Error> {
+        Member::read_all(members).map_err(|what| self.malformed(call, what))
     }
 
-    async fn require(&self, call: Call, feature: Feature, why: &'static str) -> Result<(), Error> {
+    async fn require(&self, call: &'static str, feature: Feature, why: &'static str) -> Result<(), Error> {
         let version = self.status().await?.version;
         if feature.is_in(&version) {
             return Ok(());
@@ -154,4 +160,8 @@ impl Client {
         let version = version.to_string();
         Err(self.failed(call, Cause::Unsupported { version, why }))
     }
+}
+
+fn texts(urls: &[PeerUrl]) -> Vec<String> {
+    urls.iter().map(ToString::to_string).collect()
 }

@@ -4,21 +4,17 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::uri::PathAndQuery;
-use tonic::Streaming;
-use tonic::client::Grpc;
-use tonic_prost::ProstCodec;
+use etcd_client::SnapshotStreaming;
 
-use super::{Call, Client, cause, whole};
-use crate::error::{Cause, Error};
-use crate::wire::{Empty, SnapshotResponse};
+use super::Client;
+use crate::error::Error;
 
-const SNAPSHOT: Call = Call::cluster("/etcdserverpb.Maintenance/Snapshot");
+const SNAPSHOT: &str = "Snapshot";
 
 /// A snapshot on its way.
 #[derive(Debug)]
 pub struct Snapshot {
-    pieces: Streaming<SnapshotResponse>,
+    pieces: SnapshotStreaming,
     client: Client,
     idle: Duration,
 }
@@ -35,44 +31,27 @@ pub struct Piece {
 impl Client {
     /// Begins a snapshot of this member's database. Learners give one, too. No piece may take longer than `idle`.
     pub async fn snapshot(&self, idle: Duration) -> Result<Snapshot, Error> {
-        let mut grpc = Grpc::new(self.channel.clone());
-        let asked = async {
-            grpc.ready()
-                .await
-                .map_err(|error| Cause::Unreachable(whole(&error)))?;
-            let path = PathAndQuery::from_static(SNAPSHOT.path);
-            grpc.server_streaming(
-                self.request(Empty {}),
-                path,
-                ProstCodec::<Empty, SnapshotResponse>::default(),
-            )
-            .await
-            .map_err(|answer| cause(&answer))
-        };
-        match tokio::time::timeout(self.limits.call.max(idle), asked).await {
-            Ok(Ok(answer)) => Ok(Snapshot {
-                pieces: answer.into_inner(),
-                client: self.clone(),
-                idle,
-            }),
-            Ok(Err(cause)) => Err(self.failed(SNAPSHOT, cause)),
-            Err(_) => Err(self.failed(SNAPSHOT, Cause::NoAnswer(idle))),
-        }
+        let mut maintenance = self.etcd.maintenance_client();
+        let limit = self.limits.call.max(idle);
+        let pieces = self.call_within(SNAPSHOT, maintenance.snapshot(), limit).await?;
+        Ok(Snapshot {
+            pieces,
+            client: self.clone(),
+            idle,
+        })
     }
 }
 
 impl Snapshot {
     /// The next piece; nothing at the end. That nothing is left to come is no end: the hash comes after it.
     pub async fn next(&mut self) -> Result<Option<Piece>, Error> {
-        let failed = |cause| self.client.failed(SNAPSHOT, cause);
-        match tokio::time::timeout(self.idle, self.pieces.message()).await {
-            Ok(Ok(None)) => Ok(None),
-            Ok(Ok(Some(piece))) => Ok(Some(Piece {
-                bytes: piece.blob,
-                remaining: piece.remaining_bytes,
-            })),
-            Ok(Err(answer)) => Err(failed(cause(&answer))),
-            Err(_) => Err(failed(Cause::NoAnswer(self.idle))),
-        }
+        let piece = self
+            .client
+            .call_within(SNAPSHOT, self.pieces.message(), self.idle)
+            .await?;
+        Ok(piece.map(|piece| Piece {
+            bytes: Bytes::from(piece.0.blob),
+            remaining: piece.0.remaining_bytes,
+        }))
     }
 }

@@ -21,8 +21,6 @@ pub enum Feature {
     Livez,
     /// A `/readyz` that fails for a learner.
     ReadyzKnowsLearners,
-    /// A list of members that is as fresh as a linearizable read.
-    LinearizableMemberList,
     /// Space in use, learner and errors in a member's status.
     DetailedStatus,
     /// Quota and version of the files in a member's status.
@@ -49,7 +47,7 @@ pub enum Feature {
 
 impl Feature {
     /// All of them.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 19] = [
         Self::Learners,
         Self::ManyLearners,
         Self::MoveLeader,
@@ -58,7 +56,6 @@ impl Feature {
         Self::MetricsAddress,
         Self::Livez,
         Self::ReadyzKnowsLearners,
-        Self::LinearizableMemberList,
         Self::DetailedStatus,
         Self::StatusOfStorage,
         Self::AddWhileVotersAreDown,
@@ -78,7 +75,7 @@ impl Feature {
         match self {
             Self::Learners | Self::DetailedStatus => &[(V3_4, 0)],
             Self::MoveLeader | Self::HashKv | Self::MetricsAddress | Self::CorruptAlarm => &[(V3_3, 0)],
-            Self::LinearizableMemberList | Self::Etcdutl => &[(V3_5, 0)],
+            Self::Etcdutl => &[(V3_5, 0)],
             Self::ManyLearners | Self::HashRevision | Self::StatusOfStorage | Self::DowngradeByRequest => {
                 &[(V3_6, 0)]
             }
@@ -139,7 +136,7 @@ mod tests {
             [
                 vec![MoveLeader, HashKv, MetricsAddress, CorruptAlarm],
                 vec![Learners, DetailedStatus],
-                vec![LinearizableMemberList, Etcdutl],
+                vec![Etcdutl],
                 vec![
                     ManyLearners,
                     HashRevision,

@@ -3,7 +3,6 @@
 use etcd_operator_etcd::endpoint::Limits;
 use etcd_operator_etcd::error::Error;
 use etcd_operator_etcd::id::Revision;
-use etcd_operator_etcd::membership::Member;
 use etcd_operator_etcd::status::Position;
 use etcd_operator_etcd::url::ClientUrl;
 
@@ -68,11 +67,6 @@ impl Client {
             Ok((position, keys))
         })
         .await
-    }
-
-    /// The list of members as etcd's own client shows it: before 3.5 without asking anybody else.
-    pub async fn members(&self) -> Result<Vec<Member>, Error> {
-        self.0.listed().await.map(|(_, members)| members)
     }
 
     /// Drops history.

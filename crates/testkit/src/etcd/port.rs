@@ -68,28 +68,14 @@ impl Line {
         self.ask("Status", self.limits.call, status).await
     }
 
-    pub(crate) async fn listed(&self) -> Result<(Position, Vec<Member>), Error> {
+    /// The members as this one has them by itself, on any version: no call asks for more.
+    async fn list(&self) -> Result<(Position, Members), Error> {
         let list = |process| async move {
             self.etcds.with(|world| world.is_no_learner(process))?;
-            if self
-                .etcds
-                .with(|world| world.has(process, Feature::LinearizableMemberList))
-            {
-                self.etcds.read(process).await?;
-            }
             self.etcds
-                .with(|world| Ok((world.position(process)?, world.members(process)?)))
+                .with(|world| Ok((world.position(process)?, by_id(world.members(process)?))))
         };
         self.ask("MemberList", self.limits.call, list).await
-    }
-
-    /// The members as this one has them by itself.
-    async fn own_list(&self) -> Result<Members, Error> {
-        let list = |process| async move {
-            self.etcds.with(|world| world.is_no_learner(process))?;
-            self.etcds.with(|world| world.members(process))
-        };
-        self.ask("MemberList", self.limits.call, list).await.map(by_id)
     }
 
     async fn read_membership(&self) -> Result<Known, Unknown> {
@@ -99,13 +85,12 @@ impl Line {
             }
             other => other?,
         };
-        let (listed, members) = self.listed().await?;
+        let (listed, members) = self.list().await?;
         let status = self.read_status().await?;
         let who = |position: &Position| (position.cluster, position.member);
         if who(&barrier) != who(&listed) || who(&barrier) != who(&status.position) {
             return Err(Unknown::ReaderChanged(self.url.clone()));
         }
-        let members = by_id(members);
         match members.get(&barrier.member) {
             None => Err(Unknown::ReaderIsNoMember {
                 endpoint: self.url.clone(),
@@ -313,7 +298,7 @@ impl Port for Line {
     }
 
     fn listed(&self) -> Answer<'_, Result<Members, Error>> {
-        Box::pin(self.own_list())
+        Box::pin(async { self.list().await.map(|(_, members)| members) })
     }
 
     fn add_voter<'a>(&'a self, urls: &'a [PeerUrl]) -> Answer<'a, Result<Added, Error>> {
