@@ -43,6 +43,8 @@ pub struct Plan {
     pub reason: Reason,
     /// What the restore does, waits for, or failed at.
     pub message: String,
+    /// Whether a failed restore is retried automatically.
+    pub will_retry: bool,
     /// The progress for the printer column.
     pub progress: Option<String>,
     /// The progress of each member.
@@ -195,6 +197,7 @@ impl Plan {
             phase,
             reason,
             message: message.into(),
+            will_retry: false,
             progress: None,
             members: None,
             job: None,

@@ -44,11 +44,16 @@ pub fn status(
     let message = bounded(&plan.message, MAX_MESSAGE_CHARS);
     let (readiness, succeeded) = match plan.phase {
         Phase::Succeeded => (Readiness::Ready, Some(true)),
+        Phase::Failed if plan.will_retry => (Readiness::Reconciling, None),
         Phase::Failed | Phase::RolledBack => (Readiness::Stalled, Some(false)),
         _ => (Readiness::Reconciling, None),
     };
     findings.extend(readiness.findings(plan.reason.as_str(), &message));
-    findings.push(condition::finished(succeeded, message));
+    let mut finished = condition::finished(succeeded, message);
+    if plan.will_retry {
+        finished.reason = "Retrying";
+    }
+    findings.push(finished);
     let state = &plan.state;
     EtcdRestoreStatus {
         succeeded: state.succeeded,

@@ -1,5 +1,6 @@
 //! What an `EtcdBackup` is doing or waiting for: the content of its condition `Progressing` and of its phase.
 
+use etcd_operator_api::names::ANNOTATION_BACKUP_NOW;
 use jiff::Timestamp;
 
 use super::failed_field::{describe_failure, describe_waiting_pod};
@@ -46,7 +47,9 @@ pub enum Reason {
     Scheduled,
     /// The one-shot backup was made.
     Done,
-    /// The last backup failed.
+    /// The one-shot backup failed and is retried automatically.
+    Retrying,
+    /// The last backup failed. A one-shot backup is not retried any more.
     LastRunFailed,
     /// `spec.suspend` is set.
     Suspended,
@@ -54,7 +57,7 @@ pub enum Reason {
 
 impl Reason {
     /// All reasons.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::BackingUp,
         Self::Pruning,
         Self::Erasing,
@@ -62,6 +65,7 @@ impl Reason {
         Self::WaitsForCluster,
         Self::Scheduled,
         Self::Done,
+        Self::Retrying,
         Self::LastRunFailed,
         Self::Suspended,
     ];
@@ -76,6 +80,7 @@ impl Reason {
             Self::WaitsForCluster => "WaitsForCluster",
             Self::Scheduled => "Scheduled",
             Self::Done => "Done",
+            Self::Retrying => "Retrying",
             Self::LastRunFailed => "LastRunFailed",
             Self::Suspended => "Suspended",
         }
@@ -106,7 +111,7 @@ impl Phase {
             Reason::WaitsForCluster => "Waiting",
             Reason::Scheduled => "Scheduled",
             Reason::Done => "Succeeded",
-            Reason::LastRunFailed => "Failed",
+            Reason::Retrying | Reason::LastRunFailed => "Failed",
             Reason::Suspended => "Suspended",
         })
     }
@@ -163,14 +168,24 @@ fn describe(observed: &ObservedBackup, plan: &Plan, blocked: Option<BlockedRun>)
         .next_due
         .map_or_else(String::new, |next| format!(" The next backup is due at {next}."));
     if plan.persisted.failures > 0 {
-        let retry = start::one_shot_retry(observed, &plan.persisted);
-        let text = match (&observed.desired.trigger, retry) {
+        return match (
+            &observed.desired.trigger,
+            start::one_shot_retry(observed, &plan.persisted),
+        ) {
             (Trigger::Once, Some(retry)) => {
-                format!("The backup failed. It is retried at {retry}, or when the spec is edited.")
+                let text =
+                    format!("The backup failed. It is retried at {retry}, or when the spec is edited.");
+                (Reason::Retrying, text)
             }
-            _ => format!("The last backup failed.{next}"),
+            (Trigger::Once, None) => {
+                let text = format!(
+                    "The backup failed {} times and is not retried automatically. Correct what status.Reason names; then edit the spec, or set the annotation {ANNOTATION_BACKUP_NOW} to a new value.",
+                    plan.persisted.failures
+                );
+                (Reason::LastRunFailed, text)
+            }
+            _ => (Reason::LastRunFailed, format!("The last backup failed.{next}")),
         };
-        return (Reason::LastRunFailed, text);
     }
     match observed.desired.trigger {
         Trigger::Once if plan.persisted.last_due.is_some() => {

@@ -17,6 +17,9 @@ use crate::persisted_state::{PersistedState, Run, Task};
 const FIRST_RETRY_PAUSE: Duration = Duration::from_mins(1);
 /// The longest pause before a retry.
 const LONGEST_RETRY_PAUSE: Duration = Duration::from_hours(1);
+/// How often a one-shot backup may fail before it is given up, after about half an hour. A script that waits for its end
+/// must learn of a permanent failure.
+const MAX_ONE_SHOT_FAILURES: i64 = 6;
 
 /// A due run that is given up because it would start too late.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,17 +64,23 @@ pub fn retry_time(last: Timestamp, failures: i64) -> Timestamp {
     last.checked_add(pause).unwrap_or(last)
 }
 
-/// When a failed one-shot backup is retried; `None` unless it has failed and no run is unfinished.
+/// When a failed one-shot backup is retried automatically; `None` unless it has failed and no run is unfinished, and once
+/// it is given up.
 pub fn one_shot_retry(observed: &ObservedBackup, persisted: &PersistedState) -> Option<Timestamp> {
-    let desired = &observed.desired;
-    let has_failed = persisted.failures > 0 && desired.trigger == Trigger::Once && !desired.is_suspended;
-    let is_due = has_failed && persisted.run_of(Task::Backup).is_none();
-    is_due.then(|| {
+    let may_retry = awaits_retry(observed, persisted) && persisted.failures < MAX_ONE_SHOT_FAILURES;
+    may_retry.then(|| {
         retry_time(
             persisted.last_due.unwrap_or(observed.created_at),
             persisted.failures,
         )
     })
+}
+
+/// Whether a one-shot backup has failed, and another run may be made.
+fn awaits_retry(observed: &ObservedBackup, persisted: &PersistedState) -> bool {
+    let desired = &observed.desired;
+    let has_failed = persisted.failures > 0 && desired.trigger == Trigger::Once;
+    has_failed && !desired.is_suspended && persisted.run_of(Task::Backup).is_none()
 }
 
 /// Whether the annotation `backup-now` has a value for which no backup was started yet.
@@ -125,9 +134,9 @@ pub fn schedule_backup(observed: &ObservedBackup, plan: &mut Plan) -> Option<Blo
         due_times(&desired.trigger, history, desired.starting_deadline, observed.now)
     };
     plan.next_due = times.next;
-    let retry = one_shot_retry(observed, &plan.persisted);
-    let retry = retry.filter(|time| observed.is_edited || *time <= observed.now);
-    let is_immediate = is_requested || retry.is_some();
+    let is_retry_due = one_shot_retry(observed, &plan.persisted).is_some_and(|time| time <= observed.now);
+    let is_corrected = observed.is_edited && awaits_retry(observed, &plan.persisted);
+    let is_immediate = is_requested || is_retry_due || is_corrected;
     let due = match (has_active_run, is_immediate) {
         (true, _) => None,
         (false, true) => Some(unused_due_time(observed.now, plan.persisted.last_due)),

@@ -4,5 +4,6 @@ mod fake_kubernetes;
 mod not_started;
 mod postponed;
 mod random_faults;
+mod readiness;
 mod reported;
 mod runs;

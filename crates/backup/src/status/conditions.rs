@@ -98,6 +98,7 @@ fn readiness(observed: &ObservedBackup, plan: &Plan, obstacle: Option<&Obstacle>
         }
         Reason::Suspended => Readiness::NotReady,
         Reason::Erasing
+        | Reason::Retrying
         | Reason::WaitsForCluster
         | Reason::Scheduled
         | Reason::BackingUp
@@ -116,7 +117,11 @@ fn finished(observed: &ObservedBackup, plan: &Plan) -> Option<Finding> {
         Reason::LastRunFailed => Some(false),
         _ => None,
     };
-    Some(condition::finished(succeeded, plan.progress.message.clone()))
+    let mut finished = condition::finished(succeeded, plan.progress.message.clone());
+    if plan.progress.reason == Reason::Retrying {
+        finished.reason = Reason::Retrying.as_str();
+    }
+    Some(finished)
 }
 
 fn progressing(plan: &Plan, obstacle: Option<&Obstacle>) -> Finding {

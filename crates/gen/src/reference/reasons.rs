@@ -178,6 +178,12 @@ const GENERAL: &[ReasonDoc] = &[
     ),
     reason(
         "Finished",
+        "Retrying",
+        "False: the last attempt failed, and the operator makes another one by itself.",
+        "See `status.Reason`. An edit of the spec starts the attempt at once.",
+    ),
+    reason(
+        "Finished",
         "Succeeded",
         "True: the backup is stored, or the cluster serves the restored data.",
         "",
@@ -186,7 +192,7 @@ const GENERAL: &[ReasonDoc] = &[
         "Finished",
         "Failed",
         "True: the backup or the restore failed.",
-        "See `status.Reason`. A one-shot backup is retried, and at once after an edit of its spec.",
+        "Correct what `status.Reason` names. An edit of the spec starts another attempt.",
     ),
     reason(
         "QuorumLost",
@@ -370,9 +376,15 @@ const GENERAL: &[ReasonDoc] = &[
     ),
     reason(
         "Progressing",
+        "Retrying",
+        "False: the one-shot backup failed and is retried automatically. `status.Reason` says why and names the field.",
+        "Correct what it names. An edit of the spec starts the retry at once.",
+    ),
+    reason(
+        "Progressing",
         "LastRunFailed",
-        "False: the last backup failed. `status.Reason` says why and names the field.",
-        "Correct what it names. A one-time backup is retried automatically, and at once when the spec changes. A scheduled backup is made when the next one is due, or at once with the annotation `etcd.database.coreos.com/backup-now`.",
+        "False: the last backup failed. `status.Reason` says why and names the field. A one-shot backup failed six times and is given up.",
+        "Correct what it names. The next scheduled backup is made when it is due. For a backup at once, set the annotation `etcd.database.coreos.com/backup-now` to a new value.",
     ),
     reason(
         "Progressing",

@@ -95,6 +95,7 @@ pub fn plan_safety_backup(
                 "Nothing was changed; the restore is retried at {due}, or at once when its spec changes"
             );
             let mut plan = refuse(state, &format!("{reason}: {message}. {retry_hint}"));
+            plan.will_retry = true;
             plan.requeue_after = due
                 .duration_since(observed.now)
                 .try_into()

@@ -290,6 +290,7 @@ fn run_attempt(observed: &ObservedRestore, cluster: &ObservedCluster, source: &S
                 source.object
             );
             let mut plan = Plan::new(state, Phase::Failed, Reason::VerificationFailed, message);
+            plan.will_retry = will_retry;
             if will_retry {
                 let remaining = due.duration_since(observed.now);
                 plan.requeue_after = remaining.try_into().unwrap_or(plan.requeue_after);

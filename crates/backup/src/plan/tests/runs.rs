@@ -38,7 +38,7 @@ fn a_failed_one_shot_backup_is_retried_later_or_at_once_after_an_edit() {
     fake.reconcile_at(1);
     fake.finish_job(&failed("Credentials"));
     let plan = fake.reconcile_at(2);
-    assert_eq!(plan.progress.reason, Reason::LastRunFailed);
+    assert_eq!(plan.progress.reason, Reason::Retrying);
     assert!(plan.requeue_after <= Duration::from_mins(1));
     assert_eq!(fake.reconcile_at(30).jobs_to_create.len(), 0);
     assert_eq!(fake.reconcile_at(61).jobs_to_create.len(), 1);
@@ -51,6 +51,33 @@ fn a_failed_one_shot_backup_is_retried_later_or_at_once_after_an_edit() {
     fake.finish_job(&stored(at(65)));
     assert_eq!(fake.reconcile_at(66).progress.reason, Reason::Done);
     assert_eq!((fake.failures.len(), fake.successes.len()), (2, 1));
+}
+
+#[test]
+fn a_one_shot_backup_is_given_up_after_six_failures_until_an_edit_or_a_request() {
+    let mut fake = FakeKubernetes::once();
+    let mut second = 1 - 3_600;
+    for failures in 1..=6 {
+        second += 3_600;
+        assert_eq!(fake.reconcile_at(second).jobs_to_create.len(), 1, "{failures}");
+        fake.finish_job(&failed("Credentials"));
+        fake.reconcile_at(second + 1);
+    }
+    let given_up = fake.reconcile_at(second + 7_200);
+    assert_eq!(
+        (given_up.progress.reason, given_up.jobs_to_create.len()),
+        (Reason::LastRunFailed, 0)
+    );
+    fake.observed.is_edited = true;
+    assert_eq!(fake.reconcile_at(second + 7_201).jobs_to_create.len(), 1);
+    fake.observed.is_edited = false;
+    fake.finish_job(&failed("Credentials"));
+    assert_eq!(
+        fake.reconcile_at(second + 7_202).progress.reason,
+        Reason::LastRunFailed
+    );
+    fake.observed.backup_request = Some("again".to_owned());
+    assert_eq!(fake.reconcile_at(second + 7_203).jobs_to_create.len(), 1);
 }
 
 #[test]

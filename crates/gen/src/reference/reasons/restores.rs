@@ -72,7 +72,7 @@ pub(super) const RESTORES: &[ReasonDoc] = &[
     reason(
         "Progressing",
         "VerificationFailed",
-        "False: the backup could not be read or is damaged. Nothing was changed; the verification is retried.",
+        "False: the backup could not be read or is damaged. Nothing was changed. After a temporary error the verification is retried for half an hour.",
         "Correct what the message names. A change of the spec takes effect at once.",
     ),
     reason(

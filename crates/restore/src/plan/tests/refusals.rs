@@ -1,5 +1,7 @@
 //! Failed and refused restores, and when they are retried.
 
+use etcd_operator_api::condition::{self, ConditionType};
+
 use super::*;
 
 #[test]
@@ -267,6 +269,49 @@ fn a_failed_restore_stays_failed_after_its_blocker_disappears() {
             again.job.is_some() || again.request != RequestChange::Keep,
             "{again:?}"
         );
+    }
+}
+
+#[test]
+fn a_restore_has_finished_only_when_no_retry_follows() {
+    let outcome = |retriable| JobOutcome::Failed {
+        reason: "Unreachable".to_owned(),
+        message: "no route".to_owned(),
+        retriable,
+    };
+    let verify = |retriable| vec![ended_job("back-v1", outcome(retriable))];
+    let back_up = |retriable| {
+        let verified = ended_job("back-v1", JobOutcome::Verified(Box::new(verified())));
+        vec![verified, ended_job("back-s1", outcome(retriable))]
+    };
+    for (is_safety_backup, jobs, will_retry) in [
+        (false, verify(true), true),
+        (false, verify(false), false),
+        (true, back_up(true), true),
+        (true, back_up(false), false),
+    ] {
+        let mut observed = observed_restore();
+        observed.desired.safety_backup = is_safety_backup;
+        cluster(&mut observed).cluster_id = Some("d".to_owned());
+        reconcile(&mut observed);
+        observed.jobs = jobs;
+        let failed = plan(&observed);
+        assert_eq!(failed.phase, Phase::Failed);
+        let status = status(
+            &EtcdRestore::default(),
+            &failed,
+            &References::default(),
+            observed.now,
+        );
+        let conditions = status.conditions.expect("conditions");
+        let is_true = |type_| {
+            let found = condition::find(&conditions, type_).expect("the condition");
+            found.status == "True"
+        };
+        assert!(!is_true(ConditionType::Ready));
+        assert_eq!(is_true(ConditionType::Reconciling), will_retry);
+        assert_eq!(is_true(ConditionType::Stalled), !will_retry);
+        assert_eq!(is_true(ConditionType::Finished), !will_retry);
     }
 }
 
