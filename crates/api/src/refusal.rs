@@ -6,7 +6,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use crate::condition::{ConditionType, Finding, Readiness, Truth};
+use crate::condition::{self, Condition, ConditionType, Finding, Readiness, Truth};
 
 /// Why the operator does not act on a spec.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -131,6 +131,22 @@ pub fn accepted(refusals: &[Refusal]) -> Finding {
 pub fn stalled(refusals: &[Refusal]) -> [Finding; 3] {
     let accepted = accepted(refusals);
     Readiness::Stalled.findings(accepted.reason, &accepted.message)
+}
+
+/// The condition `Finished` of an object whose edited spec is refused. An object that ended before stays ended: a script
+/// that waits for the end must not wait for a correction of the spec.
+pub fn finished_before(conditions: &[Condition]) -> Option<Finding> {
+    let before = condition::find(conditions, ConditionType::Finished)?;
+    let succeeded = match before.reason.as_deref() {
+        Some("Succeeded") => Some(true),
+        Some("Failed") => Some(false),
+        _ => None,
+    };
+    let message = match succeeded {
+        Some(_) => before.message.clone().unwrap_or_default(),
+        None => "Nothing starts while the spec is refused: see the condition Accepted.".to_owned(),
+    };
+    Some(condition::finished(succeeded, message))
 }
 
 /// Maximum length of the message, below the 4096 characters of a condition. The remaining refusals appear once the first ones

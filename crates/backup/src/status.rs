@@ -167,6 +167,9 @@ pub fn refused(
     let before = backup.status.clone().unwrap_or_default();
     let mut conditions = vec![refusal::accepted(refused)];
     conditions.extend(refusal::stalled(refused));
+    conditions.extend(refusal::finished_before(
+        before.conditions.as_deref().unwrap_or_default(),
+    ));
     conditions.extend(references.finding());
     conditions.extend(conditions::backup_fresh_while_refused(&before, now));
     let mut reason = refused.iter().min().map(ToString::to_string);

@@ -108,6 +108,9 @@ pub fn refused_status(restore: &EtcdRestore, refused: &[Refusal], now: Timestamp
     let before = restore.status.clone().unwrap_or_default();
     let mut findings = vec![refusal::accepted(refused)];
     findings.extend(refusal::stalled(refused));
+    findings.extend(refusal::finished_before(
+        before.conditions.as_deref().unwrap_or_default(),
+    ));
     EtcdRestoreStatus {
         observed_generation: restore.metadata.generation,
         conditions: Some(merge_conditions(restore, &findings, now)),

@@ -169,6 +169,40 @@ fn an_invalid_restore_names_field_and_remedy_in_reason_and_condition() {
 }
 
 #[test]
+fn a_restore_that_ended_stays_ended_when_an_edit_is_refused() {
+    let refused_spec = json!({"etcdCluster": {"name": ""}, "source": {"backup": {"name": "nightly"}}});
+    for (before, finished) in [
+        ((Some(true), "restored"), ("True", "Succeeded", "restored")),
+        ((Some(false), "no key"), ("True", "Failed", "no key")),
+        (
+            (None, "retried at noon"),
+            (
+                "False",
+                "Unfinished",
+                "Nothing starts while the spec is refused: see the condition Accepted.",
+            ),
+        ),
+    ] {
+        let mut object = restore(&refused_spec, &json!({}));
+        let earlier = condition::finished(before.0, before.1.to_owned());
+        object.status.as_mut().expect("a status").conditions =
+            Some(condition::merge(&[], &[earlier], Some(3), at(0)));
+        let status = status_of(&object, None, 9);
+        assert_conditions(
+            &status,
+            &[
+                ("Accepted", "False", "Invalid"),
+                ("Ready", "False", "Invalid"),
+                ("Reconciling", "False", "Invalid"),
+                ("Stalled", "True", "Invalid"),
+                ("Finished", finished.0, finished.1),
+            ],
+        );
+        assert_eq!(message(&status, "Finished"), finished.2);
+    }
+}
+
+#[test]
 fn an_unchanged_status_is_equal_and_keeps_existing_fields() {
     let previous = json!({"succeeded": true, "object": "etcd/v1", "revision": 12, "committed": true});
     let mut object = restore(&good(), &previous);

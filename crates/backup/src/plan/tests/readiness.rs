@@ -2,11 +2,12 @@
 
 use etcd_operator_api::condition::{self, ConditionType};
 use etcd_operator_api::reference::References;
+use etcd_operator_api::refusal::Refusal;
 use etcd_operator_api::{EtcdBackup, EtcdBackupSpec};
 
 use super::fake_kubernetes::{FakeKubernetes, failed, stored};
 use crate::plan::Plan;
-use crate::status::status;
+use crate::status::{refused, status};
 
 /// Status and reason of a condition that the status has after this plan.
 fn condition_of(fake: &FakeKubernetes, plan: &Plan, type_: ConditionType) -> (String, String) {
@@ -58,4 +59,35 @@ fn a_one_shot_backup_has_finished_only_when_no_retry_follows() {
     let plan = fake.reconcile_at(second + 3);
     assert_eq!(kstatus(&fake, &plan), READY);
     assert_eq!(finished(&fake, &plan).1, "Succeeded");
+}
+
+#[test]
+fn a_backup_that_ended_stays_ended_when_an_edit_is_refused() {
+    let mut fake = FakeKubernetes::once();
+    fake.reconcile_at(1);
+    fake.succeed_job();
+    fake.reconcile_at(2);
+    let mut backup = EtcdBackup::new("nightly", EtcdBackupSpec::default());
+    let plan = fake.reconcile_at(3);
+    backup.status = Some(status(
+        &backup,
+        &fake.observed,
+        &plan,
+        &References::default(),
+        None,
+    ));
+    let refusals = [Refusal::invalid("spec.schedule", "never fires")];
+    let status = refused(&backup, &refusals, &References::default(), fake.observed.now);
+    let conditions = status.conditions.expect("conditions");
+    for (type_, expected) in [
+        (ConditionType::Ready, ("False", "Invalid")),
+        (ConditionType::Stalled, ("True", "Invalid")),
+        (ConditionType::Finished, ("True", "Succeeded")),
+    ] {
+        let found = condition::find(&conditions, type_).expect("the condition");
+        assert_eq!(
+            (found.status.as_str(), found.reason.as_deref()),
+            (expected.0, Some(expected.1))
+        );
+    }
 }
