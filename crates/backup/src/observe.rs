@@ -111,6 +111,9 @@ fn resolve_cluster(
         // writes must be backed up, even if the last member still restores.
         return Err(SourceProblem::BeingRestored);
     }
+    if cluster.spec.size == 0 {
+        return Err(SourceProblem::Hibernated);
+    }
     let cluster_id = status.cluster_id.ok_or(SourceProblem::NotFormed)?;
     let members = status.member_status.unwrap_or_default();
     let members = members.iter().filter(|member| member.role.is_some());
@@ -142,7 +145,7 @@ fn resolve_cluster(
         format!("{scheme}://{pod}.{name}.{namespace}.{zone}:{CLIENT_PORT}")
     };
     let endpoints: Vec<String> = members.map(|member| client_url(&member.name)).collect();
-    if endpoints.is_empty() || cluster.spec.size == 0 {
+    if endpoints.is_empty() {
         return Err(SourceProblem::NoServingMember);
     }
     let etcd_image = cluster.spec.etcd_image(&status.current_version);

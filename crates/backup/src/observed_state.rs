@@ -98,6 +98,8 @@ pub enum SourceProblem {
     BeingDeleted,
     /// A restore is under way and clients are not admitted yet.
     BeingRestored,
+    /// `spec.size` of the cluster is 0.
+    Hibernated,
     /// The cluster has no cluster ID yet.
     NotFormed,
     /// Members require TLS, and the spec names no client certificate.
@@ -106,6 +108,20 @@ pub enum SourceProblem {
     NoServingMember,
     /// The etcd version is unknown, and the verification `Restore` needs it.
     UnknownVersion,
+}
+
+impl SourceProblem {
+    /// Whether the cluster stays unavailable until the user changes it.
+    pub fn awaits_user(self) -> bool {
+        match self {
+            Self::NotFound | Self::Hibernated | Self::NoClientCertificate => true,
+            Self::BeingDeleted
+            | Self::BeingRestored
+            | Self::NotFormed
+            | Self::NoServingMember
+            | Self::UnknownVersion => false,
+        }
+    }
 }
 
 impl fmt::Display for SourceUnavailable {
@@ -117,6 +133,7 @@ impl fmt::Display for SourceUnavailable {
             }
             SourceProblem::BeingDeleted => write!(f, "EtcdCluster {name} is being deleted"),
             SourceProblem::BeingRestored => write!(f, "EtcdCluster {name} is being restored"),
+            SourceProblem::Hibernated => write!(f, "EtcdCluster {name} is hibernated (spec.size: 0)"),
             SourceProblem::NotFormed => write!(f, "EtcdCluster {name} has not formed yet"),
             SourceProblem::NoClientCertificate => write!(
                 f,

@@ -7,7 +7,7 @@ use etcd_operator_api::{EtcdBackupStatus, refusal};
 use jiff::Timestamp;
 
 use crate::desired::Trigger;
-use crate::observed_state::ObservedBackup;
+use crate::observed_state::{ObservedBackup, SourceProblem};
 use crate::plan::freshness::recorded_fresh_until;
 use crate::plan::{Plan, Reason};
 
@@ -60,8 +60,13 @@ pub fn conditions(
     let mut conditions = vec![refusal::accepted(&[])];
     conditions.extend(references.finding());
     let progressing = progressing(plan, obstacle);
+    let fresh = backup_fresh(observed, plan);
     let readiness = readiness(observed, plan, obstacle);
-    conditions.extend(readiness.findings(progressing.reason, &progressing.message));
+    // A late backup is not ready although its schedule works, so the schedule explains nothing.
+    let explains =
+        |fresh: &&Finding| obstacle.is_none() && is_periodic(observed) && fresh.status == Truth::False;
+    let cause = fresh.as_ref().filter(explains).unwrap_or(&progressing);
+    conditions.extend(readiness.findings(cause.reason, &cause.message));
     conditions.extend(finished(observed, plan));
     conditions.push(progressing);
     if let Some(taken @ Obstacle::NameTaken { .. }) = obstacle {
@@ -72,30 +77,43 @@ pub fn conditions(
             taken.message(),
         ));
     }
-    conditions.extend(backup_fresh(observed, plan));
+    conditions.extend(fresh);
     conditions.extend(super::former_locations::condition(after, observed));
     conditions
 }
 
-/// How far the object is from its spec. A periodic backup is ready while its schedule works: its runs are normal operation.
+/// How far the object is from its spec.
+///
+/// A periodic backup is ready while its schedule works: its runs are normal operation. It stays ready while the user keeps it
+/// from running, as with a hibernated cluster, until a backup is late. kstatus must not wait for that user for ever.
 fn readiness(observed: &ObservedBackup, plan: &Plan, obstacle: Option<&Obstacle>) -> Readiness {
     if obstacle.is_some() {
         return Readiness::Stalled;
     }
-    let is_periodic = observed.desired.trigger != Trigger::Once;
+    let problem = observed
+        .source
+        .as_ref()
+        .err()
+        .map(|unavailable| unavailable.reason);
+    let waits_for_cluster = plan.progress.reason == Reason::WaitsForCluster;
+    if waits_for_cluster && problem == Some(SourceProblem::NoClientCertificate) {
+        return Readiness::Stalled;
+    }
+    if is_periodic(observed) {
+        let waits_for_user = observed.desired.is_suspended || problem.is_some_and(SourceProblem::awaits_user);
+        let is_on_schedule = plan.persisted.failures == 0 && !is_late(observed, plan);
+        return match plan.progress.reason {
+            Reason::Erasing => Readiness::Reconciling,
+            Reason::WaitsForCluster if !waits_for_user => Readiness::Reconciling,
+            _ if is_on_schedule => Readiness::Ready,
+            Reason::BackingUp | Reason::Pruning | Reason::Queued => Readiness::NotReady,
+            _ if waits_for_user => Readiness::Stalled,
+            _ => Readiness::NotReady,
+        };
+    }
     match plan.progress.reason {
         Reason::Done => Readiness::Ready,
-        Reason::LastRunFailed if is_periodic => Readiness::NotReady,
         Reason::LastRunFailed => Readiness::Stalled,
-        Reason::Scheduled | Reason::BackingUp | Reason::Pruning | Reason::Queued | Reason::Suspended
-            if is_periodic =>
-        {
-            if plan.persisted.failures == 0 {
-                Readiness::Ready
-            } else {
-                Readiness::NotReady
-            }
-        }
         Reason::Suspended => Readiness::NotReady,
         Reason::Erasing
         | Reason::Retrying
@@ -109,7 +127,7 @@ fn readiness(observed: &ObservedBackup, plan: &Plan, obstacle: Option<&Obstacle>
 
 /// The condition `Finished` of a one-shot backup.
 fn finished(observed: &ObservedBackup, plan: &Plan) -> Option<Finding> {
-    if observed.desired.trigger != Trigger::Once {
+    if is_periodic(observed) {
         return None;
     }
     let succeeded = match plan.progress.reason {
@@ -137,11 +155,20 @@ fn progressing(plan: &Plan, obstacle: Option<&Obstacle>) -> Finding {
     finding(ConditionType::Progressing, truth, reason, message)
 }
 
+fn is_periodic(observed: &ObservedBackup) -> bool {
+    observed.desired.trigger != Trigger::Once
+}
+
+/// Whether the last good backup is older than the spec allows.
+fn is_late(observed: &ObservedBackup, plan: &Plan) -> bool {
+    plan.fresh_until.is_some_and(|deadline| observed.now > deadline)
+}
+
 /// The condition `BackupFresh`; `None` for a one-shot backup that was made.
 fn backup_fresh(observed: &ObservedBackup, plan: &Plan) -> Option<Finding> {
     let deadline = plan.fresh_until?;
     let last_success = plan.persisted.last_success;
-    let is_late = observed.now > deadline;
+    let is_late = is_late(observed, plan);
     let message = match (last_success, is_late) {
         (Some(_), false) => "The last good backup is as recent as the schedule requires.".to_owned(),
         (None, false) => "No backup was made yet; the first one is not late.".to_owned(),

@@ -359,7 +359,7 @@ const GENERAL: &[ReasonDoc] = &[
     reason(
         "Progressing",
         "WaitsForCluster",
-        "False: a backup is due, but the EtcdCluster does not exist, has not formed, or has no member.",
+        "False: a backup is due, but the EtcdCluster does not exist, is hibernated, has not formed, or has no member.",
         "Bring the cluster up, or correct `spec.etcdCluster`.",
     ),
     reason(

@@ -5,7 +5,8 @@ use etcd_operator_api::reference::References;
 use etcd_operator_api::refusal::Refusal;
 use etcd_operator_api::{EtcdBackup, EtcdBackupSpec};
 
-use super::fake_kubernetes::{FakeKubernetes, failed, stored};
+use super::fake_kubernetes::{FakeKubernetes, failed, stored, unavailable};
+use crate::observed_state::SourceProblem;
 use crate::plan::Plan;
 use crate::status::{refused, status};
 
@@ -34,6 +35,7 @@ fn kstatus(fake: &FakeKubernetes, plan: &Plan) -> (bool, bool, bool) {
 const READY: (bool, bool, bool) = (true, false, false);
 const RECONCILING: (bool, bool, bool) = (false, true, false);
 const STALLED: (bool, bool, bool) = (false, false, true);
+const NOT_READY: (bool, bool, bool) = (false, false, false);
 
 #[test]
 fn a_one_shot_backup_has_finished_only_when_no_retry_follows() {
@@ -90,4 +92,61 @@ fn a_backup_that_ended_stays_ended_when_an_edit_is_refused() {
             (expected.0, Some(expected.1))
         );
     }
+}
+
+#[test]
+fn a_periodic_backup_whose_cluster_waits_for_the_user_is_ready_until_it_is_late() {
+    use SourceProblem::{
+        BeingRestored, Hibernated, NoClientCertificate, NoServingMember, NotFormed, NotFound,
+    };
+    for (problem, in_time, late) in [
+        (Hibernated, READY, STALLED),
+        (NotFound, READY, STALLED),
+        (NoClientCertificate, STALLED, STALLED),
+        (NotFormed, RECONCILING, RECONCILING),
+        (BeingRestored, RECONCILING, RECONCILING),
+        (NoServingMember, RECONCILING, RECONCILING),
+    ] {
+        let mut fake = FakeKubernetes::every(600);
+        fake.reconcile_at(1);
+        fake.succeed_job();
+        fake.reconcile_at(2);
+        fake.observed.source = unavailable(problem);
+        let plan = fake.reconcile_at(601);
+        assert_eq!(kstatus(&fake, &plan), in_time, "{problem:?}");
+        // The next backup was due after 600 s; 300 s of tolerance and the timeout of 60 s have passed.
+        fake.reconcile_at(1_100);
+        let plan = fake.reconcile_at(1_201);
+        assert_eq!(kstatus(&fake, &plan), late, "{problem:?}");
+        // The due run is given up after half of the period.
+        let plan = fake.reconcile_at(1_600);
+        assert!(!is_true(&fake, &plan, ConditionType::Ready), "{problem:?}");
+        if problem.awaits_user() && problem != NoClientCertificate {
+            assert_eq!(kstatus(&fake, &plan), STALLED, "{problem:?}");
+        }
+    }
+}
+
+#[test]
+fn a_late_periodic_backup_is_not_ready() {
+    let mut fake = FakeKubernetes::every(600);
+    fake.reconcile_at(1);
+    fake.succeed_job();
+    fake.reconcile_at(2);
+    // No operator was running: the run due at 1200 s is too late, and the next one is not due.
+    let plan = fake.reconcile_at(1_700);
+    assert_eq!(kstatus(&fake, &plan), NOT_READY);
+    assert_eq!(condition_of(&fake, &plan, ConditionType::Ready).1, "Late");
+    let plan = fake.reconcile_at(1_801);
+    assert_eq!(kstatus(&fake, &plan), NOT_READY, "while the overdue backup runs");
+    fake.succeed_job();
+    fake.reconcile_at(1_802);
+    let plan = fake.reconcile_at(1_803);
+    assert_eq!(kstatus(&fake, &plan), READY);
+
+    fake.observed.desired.is_suspended = true;
+    let plan = fake.reconcile_at(1_900);
+    assert_eq!(kstatus(&fake, &plan), READY);
+    let plan = fake.reconcile_at(9_000);
+    assert_eq!(kstatus(&fake, &plan), STALLED);
 }
