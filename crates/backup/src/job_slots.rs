@@ -65,7 +65,6 @@ impl JobSlots {
             return JobSlot::Granted;
         }
         JobSlot::Denied {
-            in_use: index.queue.in_use(),
             limit: index.queue.limit(),
         }
     }

@@ -56,8 +56,6 @@ pub enum JobSlot {
     Granted,
     /// All slots are in use, or other runs come first.
     Denied {
-        /// How many slots are in use.
-        in_use: usize,
         /// How many slots there are.
         limit: usize,
     },

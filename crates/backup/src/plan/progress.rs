@@ -136,14 +136,10 @@ fn describe(observed: &ObservedBackup, plan: &Plan, blocked: Option<BlockedRun>)
     }
     if plan.queued_since.is_some() {
         let text = match observed.job_slot {
-            JobSlot::Denied { in_use, limit } if in_use < limit => {
-                format!(
-                    "The run is due and waits for a free Job slot: {in_use} of {limit} are in use, and runs that come first take the others."
-                )
-            }
-            JobSlot::Denied { in_use, limit } => {
-                format!("The run is due and waits for a free Job slot: {in_use} of {limit} are in use.")
-            }
+            // How many are in use changes with each run; the status must not be written as often.
+            JobSlot::Denied { limit } => format!(
+                "The run is due and waits for a free Job slot (at most {limit} at once). Runs that come first take the free slots."
+            ),
             JobSlot::NotRequested | JobSlot::Granted => {
                 "The run is due and waits for a free Job slot.".to_owned()
             }

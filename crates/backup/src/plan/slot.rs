@@ -1,6 +1,6 @@
 //! Job slots: which waiting run may start, and which run holds a slot.
 //!
-//! A run starts in the order of its due time. A namespace that holds half of the slots comes after all others.
+//! A run starts in the order of its due time. A namespace that would hold more than half of the slots comes after all others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -81,8 +81,7 @@ impl SlotQueue {
         self.limit
     }
 
-    /// How many slots are in use.
-    pub fn in_use(&self) -> usize {
+    fn in_use(&self) -> usize {
         self.held_by_namespace.values().sum()
     }
 
@@ -120,7 +119,7 @@ impl SlotQueue {
 
     /// The waiting `EtcdBackup`s that may start a run now, in their order.
     pub fn next(&self) -> Vec<BackupName> {
-        let share = self.limit.div_ceil(2);
+        let share = self.limit / 2;
         let mut queues: Vec<_> = self
             .waiting
             .iter()
@@ -300,6 +299,21 @@ mod tests {
         ] {
             assert_eq!(holds_slot(at(0), &pods, at(now)), expected, "{pods:?} at {now}");
         }
+    }
+
+    #[test]
+    fn a_namespace_never_gets_more_than_half_of_an_odd_number_of_slots_while_another_one_waits() {
+        let mut queue = SlotQueue::new(3);
+        for own in ["a", "b", "c"] {
+            queue.record(&name("shop", own), Some(waiting(1)));
+        }
+        queue.record(&name("bank", "late"), Some(waiting(50)));
+        assert_eq!(names(&queue.next())[..2], ["a", "late"]);
+        // With a single slot all namespaces take turns by their due times.
+        let mut queue = SlotQueue::new(1);
+        queue.record(&name("shop", "a"), Some(waiting(1)));
+        queue.record(&name("bank", "late"), Some(waiting(50)));
+        assert_eq!(names(&queue.next()), ["a"]);
     }
 
     proptest! {

@@ -262,7 +262,7 @@ fn a_job_whose_pod_never_starts_keeps_other_backups_waiting_for_two_minutes_at_m
         let message = cluster.status("nightly")["Reason"].clone();
         assert_eq!(
             message,
-            "The run is due and waits for a free Job slot: 1 of 1 are in use."
+            "The run is due and waits for a free Job slot (at most 1 at once). Runs that come first take the free slots."
         );
         let since = tokio::time::Instant::now();
         cluster

@@ -20,7 +20,7 @@ use crate::plan::{Outcome, Plan, plan};
 pub(super) const START: i64 = 1_790_000_000;
 
 /// All slots are in use.
-pub(super) const NO_SLOT: JobSlot = JobSlot::Denied { in_use: 8, limit: 8 };
+pub(super) const NO_SLOT: JobSlot = JobSlot::Denied { limit: 8 };
 
 pub(super) fn at(second: i64) -> Timestamp {
     Timestamp::from_second(START + second).unwrap()

@@ -64,7 +64,7 @@ fn the_status_reason_names_what_a_run_waits_for_and_hides_no_failure() {
     let after = report(&fake, &plan, &mut backup);
     assert_eq!(
         reason(&after),
-        "The run is due and waits for a free Job slot: 8 of 8 are in use."
+        "The run is due and waits for a free Job slot (at most 8 at once). Runs that come first take the free slots."
     );
     fake.observed.job_slot = JobSlot::Granted;
     let plan = fake.reconcile_at(3);
