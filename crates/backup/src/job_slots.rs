@@ -4,6 +4,7 @@
 //! a restart: before the first slot is granted, the statuses say which runs hold one, and after a start every object is
 //! reconciled.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use etcd_operator_api::backup::ActiveRun;
@@ -136,6 +137,13 @@ pub fn slots_held(status: Option<&EtcdBackupStatus>, pods: &[ObservedPod], now: 
             holds_slot(*started_at, own, now)
         })
         .count()
+}
+
+/// How many slots the Jobs of an object hold that is gone or cannot be decoded: those whose container runs.
+pub fn slots_held_without_status(pods: &[ObservedPod]) -> usize {
+    let running = pods.iter().filter(|pod| pod.is_active && pod.has_started);
+    let jobs: BTreeSet<_> = running.map(|pod| &pod.job_uid).collect();
+    jobs.len()
 }
 
 /// Whether a status lists runs that this version of the operator will finish.

@@ -27,7 +27,7 @@ use tracing::info;
 use crate::act::{self, JobCreation};
 use crate::desired::{Desired, parse_spec};
 use crate::events::{self, BackupEvent};
-use crate::job_slots::{JobSlots, slots_held};
+use crate::job_slots::{JobSlots, slots_held, slots_held_without_status};
 use crate::observe::{observe, observe_pods};
 use crate::observed_state::{JobSlot, ObservedBackup, ObservedPod};
 use crate::plan::freshness::recorded_fresh_until;
@@ -38,6 +38,8 @@ use crate::status::{self, Obstacle};
 
 /// How soon to retry when a Job cannot be created.
 const RETRY_INTERVAL: Duration = Duration::from_secs(30);
+/// How soon to count the Job slots again that an object holds whose spec is refused. Time alone may release them.
+const HELD_SLOT_INTERVAL: Duration = Duration::from_secs(30);
 
 /// What the controller reads and writes with.
 #[derive(Clone, Debug)]
@@ -115,7 +117,7 @@ impl Reconciler {
         let mut slot_use = None;
         let result = Box::pin(self.reconcile_object(key, &mut slot_use)).await;
         if result.is_ok() {
-            // An object that is gone, or belongs to another installation, uses no slots.
+            // An object that belongs to another installation uses no slots.
             slot_use.get_or_insert_default();
         }
         self.deps.job_slots.record(key, slot_use, &self.scope, &self.deps);
@@ -134,6 +136,10 @@ impl Reconciler {
         let Some(backup) = backups.get(key) else {
             self.latest.forget(key);
             self.other_installations.forget(key);
+            *slot_use = Some(SlotUse {
+                held: slots_held_without_status(&observe_pods(key, &self.deps)),
+                waiting_since: None,
+            });
             let is_in_scope = |bad: &Malformed| {
                 let (cluster, controlled_by) = (bad.cluster.as_deref(), bad.controlled_by.as_deref());
                 self.scope
@@ -209,7 +215,11 @@ impl Reconciler {
         // The last good backup may become late while the spec is refused.
         let deadline = backup.status.as_ref().and_then(recorded_fresh_until);
         let rest = deadline.and_then(|by| Duration::try_from(by.duration_since(now)).ok());
-        Ok(rest.map_or(Wake::OnChange, |rest| Wake::After(rest + Duration::from_secs(1))))
+        let until_late = rest.map(|rest| rest + Duration::from_secs(1));
+        let holds_slot = slot_use.is_some_and(|slots| slots.held > 0);
+        let until_released = holds_slot.then_some(HELD_SLOT_INTERVAL);
+        let wake = until_late.into_iter().chain(until_released).min();
+        Ok(wake.map_or(Wake::OnChange, Wake::After))
     }
 
     async fn reconcile_accepted(

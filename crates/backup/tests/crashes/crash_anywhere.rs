@@ -275,6 +275,63 @@ fn a_job_whose_pod_never_starts_keeps_other_backups_waiting_for_two_minutes_at_m
     });
 }
 
+#[test]
+fn a_running_job_holds_its_slot_while_its_object_is_refused_or_cannot_be_decoded() {
+    for broken in [
+        json!({"schedule": "never", "backupPolicy": null}),
+        json!({"backupPolicy": "nightly"}),
+    ] {
+        run(|| async {
+            let cluster = TestCluster::new(1);
+            cluster.jobs.set_endless(Some("broken"));
+            cluster.create_backup("broken", &json!({}));
+            let gate = cluster.start_operator();
+            cluster
+                .wait_until("the pod", |cluster| {
+                    !cluster.api.list_objects("v1", "Pod", "shop").is_empty()
+                })
+                .await;
+            cluster.change_spec("broken", &broken);
+            cluster.create_backup("nightly", &json!({}));
+            sleep(Duration::from_mins(10)).await;
+            assert_eq!(cluster.status("nightly")["phase"], "Queued", "{broken}");
+            cluster.jobs.set_endless(None);
+            cluster
+                .wait_until("the other backup", |cluster| {
+                    cluster.status("nightly")["phase"] == "Succeeded"
+                })
+                .await;
+            gate.kill();
+        });
+    }
+}
+
+/// Nothing changes when the allowance of a Job without a pod is over.
+#[test]
+fn a_refused_object_whose_pod_never_starts_releases_its_slot() {
+    run(|| async {
+        let cluster = TestCluster::new(1);
+        cluster.jobs.set_unschedulable("stuck");
+        cluster.create_backup("stuck", &json!({}));
+        let gate = cluster.start_operator();
+        cluster
+            .wait_until("the Job", |cluster| {
+                !cluster.api.list_objects("batch/v1", "Job", "shop").is_empty()
+            })
+            .await;
+        cluster.change_spec("stuck", &json!({"schedule": "never"}));
+        cluster.create_backup("nightly", &json!({}));
+        let since = tokio::time::Instant::now();
+        cluster
+            .wait_until("the other backup", |cluster| {
+                cluster.status("nightly")["phase"] == "Succeeded"
+            })
+            .await;
+        assert!(since.elapsed() < Duration::from_mins(3), "{:?}", since.elapsed());
+        gate.kill();
+    });
+}
+
 /// This operator never finishes runs of another installation, so waiting for them would never end.
 #[test]
 fn a_run_of_another_installation_takes_no_job_slot() {

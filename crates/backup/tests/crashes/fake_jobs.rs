@@ -30,6 +30,8 @@ pub(crate) struct StoreState {
     pub(crate) failing: Option<String>,
     /// The pods of Jobs whose names start with this never start.
     pub(crate) unschedulable: Option<String>,
+    /// The pods of Jobs whose names start with this never end.
+    pub(crate) endless: Option<String>,
 }
 
 /// Runs Jobs against the store; cheap to clone.
@@ -52,6 +54,11 @@ impl FakeJobs {
         self.0.lock().unwrap().unschedulable = Some(prefix.to_owned());
     }
 
+    /// Keeps the pods of Jobs whose names start with `prefix` from ending, or lets them end.
+    pub(crate) fn set_endless(&self, prefix: Option<&str>) {
+        self.0.lock().unwrap().endless = prefix.map(str::to_owned);
+    }
+
     /// Runs Jobs forever.
     pub(crate) async fn work(self, api: Fake, now: impl Fn() -> Timestamp + Send + 'static) {
         let mut begun: BTreeMap<String, tokio::time::Instant> = BTreeMap::new();
@@ -64,7 +71,11 @@ impl FakeJobs {
                 let mut state = self.0.lock().unwrap();
                 state.max_running = state.max_running.max(running.len());
             }
-            let unschedulable = self.state().unschedulable;
+            let StoreState {
+                unschedulable,
+                endless,
+                ..
+            } = self.state();
             for job in running {
                 let name = text(&job["metadata"]["name"]);
                 if unschedulable
@@ -83,7 +94,8 @@ impl FakeJobs {
                     api.put_object(pod(&job));
                     tokio::time::Instant::now()
                 });
-                if start.elapsed() >= WORK {
+                let is_endless = endless.as_ref().is_some_and(|prefix| name.starts_with(prefix));
+                if start.elapsed() >= WORK && !is_endless {
                     self.finish(&api, &job, now());
                 }
             }

@@ -83,6 +83,15 @@ impl TestCluster {
         }));
     }
 
+    /// Replaces fields in the spec of an EtcdBackup.
+    pub(crate) fn change_spec(&self, name: &str, fields: &Value) {
+        let fields = fields.as_object().unwrap().clone();
+        self.api
+            .update_object(GROUP, "EtcdBackup", "shop", name, |backup| {
+                backup["spec"].as_object_mut().unwrap().extend(fields.clone());
+            });
+    }
+
     pub(crate) fn backup(&self, name: &str) -> Option<Value> {
         self.api.get_object(GROUP, "EtcdBackup", "shop", name)
     }
