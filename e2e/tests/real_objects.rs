@@ -63,6 +63,7 @@ fn inputs(desired: &Desired, namespace: &str) -> Result<BuildInputs> {
             restore: None,
             restored_revision: 0,
             earlier_restores: Vec::new(),
+            served_spec_hashes: Vec::new(),
         },
         replicas: desired.size.get(),
         accepts_clients: true,
