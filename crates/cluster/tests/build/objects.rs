@@ -169,6 +169,7 @@ fn what_the_statefulset_remembers_is_read_back() {
     });
     inputs.state_annotations.restored_revision = 1_000_012;
     inputs.state_annotations.earlier_restores = vec!["q".to_owned(), "p".to_owned()];
+    inputs.state_annotations.served_spec_hashes = vec!["h2".to_owned(), "h1".to_owned()];
     let built = build(&desired, &inputs).expect("objects");
     let noted = &built.members.metadata.annotations.as_ref().expect("annotations")["etcd.database.coreos.com/members"];
     assert_eq!(noted, "orders-0/aa/claim-0/pvc-1.of-0,orders-2/bb/claim-2/");

@@ -155,6 +155,7 @@ fn an_image_that_no_member_serves_with_costs_nobody_a_volume_and_can_be_correcte
             status(sim)["servedSpecHashes"].is_array()
         })
         .await;
+        let served = status(&sim)["servedSpecHashes"].clone();
         let claims = super::claims(&sim);
         sim.kill_operator();
         // An operator of before has kept no template, so the next StatefulSet is made from what is asked for by now.
@@ -185,6 +186,11 @@ fn an_image_that_no_member_serves_with_costs_nobody_a_volume_and_can_be_correcte
             assert_eq!(super::claims(&sim), claims);
             assert!(!plan(&sim).contains(ANNOTATION_DISCARD), "{}", plan(&sim));
         }
+        sim.lose_status("c");
+        sim.expect("it is found again on the StatefulSet", MINUTE, |sim| {
+            status(sim)["servedSpecHashes"] == served
+        })
+        .await;
         sim.edit("c", |spec| {
             spec.as_object_mut().unwrap().remove("image");
         });
