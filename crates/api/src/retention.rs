@@ -52,6 +52,9 @@ pub struct Keep {
     /// Time zone of days and weeks. Default: UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
+    /// Keys of backups that unfinished restores need. They are not deleted.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub held: BTreeSet<String>,
 }
 
 impl Keep {
@@ -76,6 +79,7 @@ impl Keep {
             daily: count(self.daily),
             weekly: count(self.weekly),
             zone,
+            held: self.held.clone(),
         })
     }
 }
@@ -95,6 +99,8 @@ pub struct Policy {
     pub weekly: usize,
     /// Time zone of days and weeks.
     pub zone: TimeZone,
+    /// Keys of backups that are kept whatever the limits say.
+    pub held: BTreeSet<String>,
 }
 
 impl Default for Policy {
@@ -106,6 +112,7 @@ impl Default for Policy {
             daily: 0,
             weekly: 0,
             zone: TimeZone::UTC,
+            held: BTreeSet::new(),
         }
     }
 }
@@ -170,6 +177,7 @@ pub fn prune<'a>(all: &'a [Stored], owner: &str, policy: &Policy, now: Timestamp
         let both = newest_by_time.into_iter().chain(newest_by_data);
         kept.extend(both.map(|stored| stored.object.as_str()));
     }
+    kept.extend(policy.held.iter().map(String::as_str));
     own.reverse();
     let gone = own.into_iter().map(|stored| stored.object.as_str());
     gone.filter(|object| !kept.contains(object)).collect()

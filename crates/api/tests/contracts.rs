@@ -318,6 +318,7 @@ fn job_order() {
         daily: 14,
         weekly: 8,
         zone: Some("Europe/Berlin".to_owned()),
+        ..Keep::default()
     };
     check("job-order-prune.json", &order("p", Task::Prune { keep }));
     check("job-order-erase.json", &order("e", Task::Erase));

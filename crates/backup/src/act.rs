@@ -41,12 +41,14 @@ pub async fn create_job(
     deps: &Deps,
 ) -> Result<JobCreation, Error> {
     let no_source = ResolvedSource::default();
+    let retention = observed.retention();
     let inputs = BuildInputs {
         desired: &observed.desired,
         namespace: &observed.namespace,
         name: &observed.name,
         uid: &observed.uid,
         generation: observed.generation,
+        retention: &retention,
         source: observed.source.as_ref().unwrap_or(&no_source),
         image,
         now: observed.now,

@@ -18,6 +18,8 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use std::collections::BTreeMap;
 
+use etcd_operator_api::retention::Keep;
+
 use crate::desired::Desired;
 use crate::observed_state::ResolvedSource;
 use crate::persisted_state::Run;
@@ -44,6 +46,8 @@ pub struct BuildInputs<'a> {
     pub uid: &'a str,
     /// The generation of the spec.
     pub generation: i64,
+    /// Which stored backups are kept.
+    pub retention: &'a Keep,
     /// How to reach the etcd cluster.
     pub source: &'a ResolvedSource,
     /// The operator's own image.

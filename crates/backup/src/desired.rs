@@ -277,6 +277,7 @@ fn parse_retention(spec: &EtcdBackupSpec, policy: &BackupPolicy) -> Result<Keep,
         daily,
         weekly,
         zone: spec.time_zone.clone().filter(|zone| !zone.is_empty()),
+        ..Keep::default()
     })
 }
 

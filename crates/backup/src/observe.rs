@@ -1,13 +1,15 @@
 //! Reads the state of one `EtcdBackup` from the informers: its Jobs, their pods, and the `EtcdCluster` it backs up.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use etcd_operator_api::backup::Verification;
 use etcd_operator_api::cluster::RestoreProgress;
+use etcd_operator_api::condition::{self, ConditionType, Truth};
 use etcd_operator_api::contract::{self, JobResult};
+use etcd_operator_api::location::Blocks;
 use etcd_operator_api::names::{ANNOTATION_BACKUP_NOW, CLIENT_PORT, LABEL_BACKUP};
 use etcd_operator_api::refusal::bounded;
-use etcd_operator_api::{EtcdBackup, EtcdCluster};
+use etcd_operator_api::{EtcdBackup, EtcdCluster, EtcdRestore};
 use etcd_operator_runtime::key::ObjectKey;
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
@@ -52,6 +54,7 @@ pub fn observe(backup: &EtcdBackup, desired: Desired, now: Timestamp, deps: &Dep
         persisted: PersistedState::read(status),
         jobs: owned.iter().map(|job| observe_job(job)).collect(),
         pods: observe_pods(&key, deps),
+        held_objects: held_objects(&key, deps),
         foreign_job: foreign.first().map(|job| job.name_any()),
         job_slot: JobSlot::NotRequested,
         uid,
@@ -64,6 +67,40 @@ pub fn observe_pods(key: &ObjectKey, deps: &Deps) -> Vec<ObservedPod> {
     let is_own = |pod: &Pod| pod.labels().get(LABEL_BACKUP) == Some(&key.name);
     let pods = deps.pods.filter(&key.namespace, is_own);
     pods.iter().filter_map(|pod| observe_pod(pod)).collect()
+}
+
+/// The keys of the stored backups that unfinished restores of the namespace need: verification and safety backup may take
+/// hours, and a prune meanwhile must not delete what is to be restored.
+fn held_objects(key: &ObjectKey, deps: &Deps) -> BTreeSet<String> {
+    let restores = deps
+        .restores
+        .filter(&key.namespace, |restore| !has_finished(restore));
+    restores.iter().flat_map(|restore| objects_of(restore)).collect()
+}
+
+fn has_finished(restore: &EtcdRestore) -> bool {
+    let status = restore.status.as_ref();
+    let conditions = status.and_then(|status| status.conditions.as_deref());
+    condition::find(conditions.unwrap_or_default(), ConditionType::Finished)
+        .is_some_and(|finished| finished.status == Truth::True.as_str())
+}
+
+/// The backup that a restore has selected, and the one that its spec names.
+fn objects_of(restore: &EtcdRestore) -> impl Iterator<Item = String> {
+    let spec = &restore.spec;
+    let blocks = Blocks {
+        s3: spec.s3.as_ref(),
+        abs: spec.abs.as_ref(),
+        gcs: spec.gcs.as_ref(),
+        oss: spec.oss.as_ref(),
+        local: spec.local.as_ref(),
+    };
+    let location = spec
+        .backup_storage_type
+        .and_then(|kind| blocks.locate(kind, "spec.backupStorageType").ok());
+    let named = location.and_then(|location| location.key().map(str::to_owned));
+    let selected = restore.status.as_ref().and_then(|status| status.object.clone());
+    selected.into_iter().chain(named)
 }
 
 /// Whether an object is controlled by the `EtcdBackup` of this UID.

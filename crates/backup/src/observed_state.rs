@@ -1,9 +1,11 @@
 //! What the operator read about an `EtcdBackup`: its Jobs, their pods, and the etcd cluster it backs up. Plain data that
 //! `observe` fills in.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use etcd_operator_api::contract::JobResult;
+use etcd_operator_api::retention::Keep;
 use jiff::Timestamp;
 
 use crate::desired::Desired;
@@ -40,6 +42,8 @@ pub struct ObservedBackup {
     pub jobs: Vec<ObservedJob>,
     /// The pods of these Jobs, including pods whose Job is gone.
     pub pods: Vec<ObservedPod>,
+    /// Keys of the stored backups that unfinished restores of the namespace need.
+    pub held_objects: BTreeSet<String>,
     /// The name of a Job that has our label but another owner.
     pub foreign_job: Option<String>,
     /// Whether one more Job may start now, counted over the whole installation.
@@ -229,6 +233,14 @@ impl ObservedBackup {
     /// Where the current spec stores backups.
     pub fn location_address(&self) -> String {
         self.desired.location_address(&self.name)
+    }
+
+    /// Which stored backups are kept: those of the retention policy, and those that restores need.
+    pub fn retention(&self) -> Keep {
+        Keep {
+            held: self.held_objects.clone(),
+            ..self.desired.retention.clone()
+        }
     }
 
     /// The Job of this name.

@@ -6,7 +6,9 @@ use std::time::Duration;
 use etcd_operator_api::backup::{BackupPolicy, DeletionPolicy};
 use etcd_operator_api::names::FINALIZER_STORED;
 use etcd_operator_api::refusal::Refusal;
-use etcd_operator_api::{EtcdBackup, EtcdBackupStatus, EtcdCluster, reference::References, scope::ScopeRule};
+use etcd_operator_api::{
+    EtcdBackup, EtcdBackupStatus, EtcdCluster, EtcdRestore, reference::References, scope::ScopeRule,
+};
 use etcd_operator_runtime::{
     apply::{Applier, Error},
     clock::SharedClock,
@@ -48,6 +50,8 @@ pub struct Deps {
     pub backups: Store<EtcdBackup>,
     /// All `EtcdCluster` objects in the watched namespaces.
     pub clusters: Store<EtcdCluster>,
+    /// All `EtcdRestore` objects in the watched namespaces: what they need is not pruned.
+    pub restores: Store<EtcdRestore>,
     /// The Jobs of backups.
     pub jobs: Store<Job>,
     /// Pods, including those of these Jobs.

@@ -133,7 +133,7 @@ fn record(status: &mut EtcdBackupStatus, finished: &FinishedRun, observed: &Obse
 /// It applies the same retention rules as the Job. They decide on a backup by newer ones alone, so they come to the same
 /// result although the history holds only the newest backups.
 fn remove_pruned(history: &mut Vec<BackupRecord>, skipped: &[Skipped], observed: &ObservedBackup) {
-    let Some(policy) = observed.desired.retention.policy() else {
+    let Some(policy) = observed.retention().policy() else {
         return;
     };
     let stored = |(age, record): (usize, &BackupRecord)| {

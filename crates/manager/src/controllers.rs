@@ -206,6 +206,7 @@ impl Functions {
         let backup = backup::Reconciler::new(backup::Deps {
             backups: kinds.backups.store(),
             clusters: kinds.clusters.store(),
+            restores: kinds.restores.store(),
             jobs: kinds.jobs.store(),
             pods: kinds.parts.pods.store(),
             applier: applier("etcd-operator/backup"),

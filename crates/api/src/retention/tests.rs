@@ -79,6 +79,25 @@ fn without_a_limit_everything_is_kept() {
 }
 
 #[test]
+fn a_backup_that_a_restore_needs_is_kept_beside_those_of_the_limits() {
+    let all = [
+        stored("a", 1, "2026-11-20T10:00:00Z"),
+        stored("b", 2, "2026-11-21T10:00:00Z"),
+        stored("c", 3, "2026-11-22T10:00:00Z"),
+    ];
+    let keep = Keep {
+        newest: Some(1),
+        max_age_seconds: Some(1),
+        held: ["a".to_owned(), "elsewhere".to_owned()].into(),
+        ..Keep::default()
+    };
+    let order = serde_json::to_value(&keep).unwrap();
+    assert_eq!(order["held"], serde_json::json!(["a", "elsewhere"]));
+    let keep: Keep = serde_json::from_value(order).unwrap();
+    assert_eq!(prune(&all, OWN, &keep.policy().unwrap(), now()), ["b"]);
+}
+
+#[test]
 fn backups_of_another_owner_are_never_deleted() {
     let mut all = vec![
         stored("etcd2_v1", 1, "2026-01-01T00:00:00Z"),
@@ -207,6 +226,7 @@ proptest! {
             age: age.map(Duration::from_secs),
             hourly, daily, weekly,
             zone: TimeZone::UTC,
+            held: BTreeSet::new(),
         };
         let now = Timestamp::from_second(1_794_000_000).unwrap();
         let gone: BTreeSet<String> = prune(&all, OWN, &policy, now).into_iter().map(str::to_owned).collect();

@@ -19,7 +19,7 @@ pub(super) fn order(run: &Run, inputs: &BuildInputs<'_>) -> JobOrder {
         task: match run.task {
             Task::Backup => Order::Backup(Box::new(backup(run, inputs))),
             Task::Prune => Order::Prune {
-                keep: inputs.desired.retention.clone(),
+                keep: inputs.retention.clone(),
             },
             Task::Erase => Order::Erase,
         },

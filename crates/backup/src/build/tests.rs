@@ -34,6 +34,7 @@ fn build(task: Task, spec: &Value) -> Job {
         name: "nightly",
         uid: "uid",
         generation: 1,
+        retention: &desired.retention,
         source: &source,
         image: "etcd-operator:1",
         now: now(),

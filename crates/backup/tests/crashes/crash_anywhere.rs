@@ -416,6 +416,57 @@ fn a_failure_is_reported_with_its_field_and_cured_by_an_edit() {
 }
 
 #[test]
+fn a_prune_keeps_what_unfinished_restores_of_the_namespace_need() {
+    run(|| async {
+        let cluster = TestCluster::new(10);
+        let restore = |name: &str, spec: Value, status: Value| {
+            cluster.api.put_object(json!({
+                "apiVersion": GROUP, "kind": "EtcdRestore", "metadata": {"name": name, "namespace": "shop"},
+                "spec": spec, "status": status,
+            }));
+        };
+        let from_backup =
+            json!({"etcdCluster": {"name": "orders"}, "source": {"backup": {"name": "nightly"}}});
+        let from_object = json!({
+            "etcdCluster": {"name": "orders"}, "backupStorageType": "OSS",
+            "oss": {"path": "bucket/etcd/orders_v2", "ossSecret": "aliyun"},
+        });
+        let status = |object: &str, finished: &str| json!({"object": object, "conditions": [{"type": "Finished", "status": finished}]});
+        restore("selected", from_backup.clone(), status("etcd/orders_v1", "False"));
+        restore("named", from_object, Value::Null);
+        restore("ended", from_backup, status("etcd/orders_v3", "True"));
+        cluster.create_backup(
+            "nightly",
+            &json!({"backupPolicy": {"backupIntervalInSecond": 100, "maxBackups": 1}}),
+        );
+        let gate = cluster.start_operator();
+        cluster
+            .wait_until("a prune", |cluster| !cluster.jobs.state().held.is_empty())
+            .await;
+        assert_eq!(
+            cluster.jobs.state().held,
+            ["etcd/orders_v1".to_owned(), "etcd/orders_v2".to_owned()].into()
+        );
+        cluster
+            .wait_until("more backups", |cluster| {
+                cluster.jobs.state().runs.len() > 4 && cluster.is_idle("nightly")
+            })
+            .await;
+        let history = cluster.status("nightly")["history"].clone();
+        let objects: Vec<_> = history
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|record| &record["object"])
+            .collect();
+        assert!(objects.contains(&&json!("etcd/orders_v1")), "{objects:?}");
+        assert!(objects.contains(&&json!("etcd/orders_v2")), "{objects:?}");
+        assert!(!objects.contains(&&json!("etcd/orders_v3")), "{objects:?}");
+        gate.kill();
+    });
+}
+
+#[test]
 fn the_annotation_makes_one_backup_per_value_and_the_ancestors_finalizer_is_removed() {
     run(|| async {
         let cluster = TestCluster::new(10);

@@ -1,7 +1,7 @@
 //! A model of Kubernetes and the store: each Job gets a pod. The pod works for a while, looks for the manifest of its run
 //! first, and writes its result as termination message.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -24,6 +24,8 @@ pub(crate) struct StoreState {
     pub(crate) jobs: BTreeMap<String, String>,
     /// How many backups are in the store.
     pub(crate) backups: usize,
+    /// The keys that the last prune must not delete.
+    pub(crate) held: BTreeSet<String>,
     /// How often everything was deleted.
     pub(crate) erased: usize,
     /// The reason with which the next Jobs fail.
@@ -167,6 +169,7 @@ impl FakeJobs {
                 }));
             }
             Task::Prune { keep } => {
+                state.held.clone_from(&keep.held);
                 let newest = usize::try_from(keep.newest.unwrap()).unwrap();
                 let kept = state.backups.min(newest);
                 let deleted = state.backups - kept;

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use etcd_operator_api::names::{APP_BACKUP_VALUE, LABEL_APP, LABEL_BACKUP};
 use etcd_operator_api::scope::ScopeRule;
-use etcd_operator_api::{EtcdBackup, EtcdCluster};
+use etcd_operator_api::{EtcdBackup, EtcdCluster, EtcdRestore};
 use etcd_operator_backup::{Deps, JobSlots, Reconciler, trim};
 use etcd_operator_runtime::apply::Applier;
 use etcd_operator_runtime::clock::{SharedClock, TestClock};
@@ -98,6 +98,7 @@ async fn operate(client: kube::Client, now: Timestamp, most_jobs: usize) {
     let labelled = || scope.clone().labelled(format!("{LABEL_APP}={APP_BACKUP_VALUE}"));
     let backups = informers.add::<EtcdBackup>(Selection::from(scope.clone()), keep_all);
     let clusters = informers.add::<EtcdCluster>(Selection::from(scope.clone()), keep_all);
+    let restores = informers.add::<EtcdRestore>(Selection::from(scope.clone()), keep_all);
     let jobs = informers.add::<Job>(labelled(), trim::job);
     let pods = informers.add::<Pod>(labelled(), keep_all);
     let own_writes = Echoes::default();
@@ -106,6 +107,7 @@ async fn operate(client: kube::Client, now: Timestamp, most_jobs: usize) {
     let function = Reconciler::new(Deps {
         backups: backups.store(),
         clusters: clusters.store(),
+        restores: restores.store(),
         jobs: jobs.store(),
         pods: pods.store(),
         reporter: Reporter::new(
@@ -124,6 +126,7 @@ async fn operate(client: kube::Client, now: Timestamp, most_jobs: usize) {
     let controller = Controller::builder("backup", clock, metrics)
         .gate(&backups.synced())
         .gate(&clusters.synced())
+        .gate(&restores.synced())
         .gate(&jobs.synced())
         .gate(&pods.synced())
         .concurrency(4)

@@ -1,7 +1,7 @@
 //! The EtcdBackup controller as the manager runs it.
 
 use etcd_operator_api::scope::ScopeRule;
-use etcd_operator_api::{EtcdBackup, EtcdCluster};
+use etcd_operator_api::{EtcdBackup, EtcdCluster, EtcdRestore};
 use etcd_operator_backup::{Deps, Reconciler};
 use etcd_operator_runtime::apply::Applier;
 use etcd_operator_runtime::clock::FrozenClock;
@@ -33,12 +33,14 @@ pub async fn operate(client: kube::Client) {
     let scope = || Selection::from(Scope::Namespaces([NAMESPACE.to_owned()].into()));
     let backups = informers.add::<EtcdBackup>(scope(), keep_all);
     let clusters = informers.add::<EtcdCluster>(scope(), keep_all);
+    let restores = informers.add::<EtcdRestore>(scope(), keep_all);
     let jobs = informers.add::<Job>(scope(), keep_all);
     let pods = informers.add::<Pod>(scope(), keep_all);
     let applier = Applier::new(client, "etcd-operator/backup", leadership.clone());
     let function = Reconciler::new(Deps {
         backups: backups.store(),
         clusters: clusters.store(),
+        restores: restores.store(),
         jobs: jobs.store(),
         pods: pods.store(),
         reporter: Reporter::new(applier.clone().noting(Echoes::default()), recorder, clock.clone()),
@@ -51,7 +53,13 @@ pub async fn operate(client: kube::Client) {
     })
     .function();
     let mut controller = Controller::builder("backup", clock, metrics).objects(backups.store());
-    for gate in [backups.synced(), clusters.synced(), jobs.synced(), pods.synced()] {
+    for gate in [
+        backups.synced(),
+        clusters.synced(),
+        restores.synced(),
+        jobs.synced(),
+        pods.synced(),
+    ] {
         controller = controller.gate(&gate);
     }
     let wakeup = controller.wakeup();

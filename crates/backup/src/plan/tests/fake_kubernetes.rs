@@ -1,6 +1,7 @@
 //! A model of Kubernetes for tests of plans: it creates the planned Jobs, finishes them as a test says, and can lose
 //! anything.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use etcd_operator_api::backup::BackupJob;
@@ -84,6 +85,7 @@ impl FakeKubernetes {
             source: Ok(ResolvedSource::default()),
             jobs: Vec::new(),
             pods: Vec::new(),
+            held_objects: BTreeSet::new(),
             foreign_job: None,
             job_slot: JobSlot::Granted,
         };
