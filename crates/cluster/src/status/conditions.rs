@@ -307,9 +307,8 @@ fn readiness(
             Readiness::Stalled
         }
         Reason::Blocked if blocker::need_user(&plan.explanation.blockers) => Readiness::Stalled,
-        Reason::Converged => Readiness::Ready,
         Reason::Hibernated if view.observed.has_pods() => Readiness::Reconciling,
-        Reason::Hibernated => Readiness::Ready,
+        Reason::Converged | Reason::Hibernated => Readiness::Ready,
         // The operator still observes a cluster that it must not change.
         Reason::Paused if is_as_asked(plan, &view.observed.desired, findings) => Readiness::Ready,
         Reason::Paused => Readiness::NotReady,
