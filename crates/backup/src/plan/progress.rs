@@ -1,13 +1,16 @@
 //! What an `EtcdBackup` is doing or waiting for: the content of its condition `Progressing` and of its phase.
 
 use etcd_operator_api::names::ANNOTATION_BACKUP_NOW;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::failed_field::{describe_failure, describe_waiting_pod};
 use super::{Outcome, Plan, run_state, start};
 use crate::desired::Trigger;
 use crate::observed_state::{JobSlot, ObservedBackup, SourceUnavailable};
 use crate::persisted_state::{Run, Task};
+
+/// How long the Job controller may take to create the pod of a Job.
+const POD_CREATION_TIMEOUT: SignedDuration = SignedDuration::from_secs(20);
 
 /// What an `EtcdBackup` is doing or waiting for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -206,6 +209,9 @@ fn describe_running(observed: &ObservedBackup, run: &Run) -> (Reason, String) {
             "{activity}, but its pod has not started: {}.",
             describe_waiting_pod(&observed.desired, waiting)
         ),
+        None if has_overdue_pod(observed, run, &job) => format!(
+            "{activity}, but it has no pod; see kubectl events --for job/{job} for the reason, for example a ResourceQuota or LimitRange."
+        ),
         None => match run_state::failed_tries(observed, run) {
             Some((count, Outcome::Failed { reason, message })) => format!(
                 "{activity}. Tries that failed so far: {count}; Kubernetes retries. The last one: {}",
@@ -215,6 +221,18 @@ fn describe_running(observed: &ObservedBackup, run: &Run) -> (Reason, String) {
         },
     };
     (reason, text)
+}
+
+/// Whether the Job of a run has no pod, once the Job controller should have created one. Only Events of the Job contain the
+/// reason, and the operator may not read Events.
+fn has_overdue_pod(observed: &ObservedBackup, run: &Run, name: &str) -> bool {
+    let Some(job) = observed.job(name) else {
+        return false;
+    };
+    let is_overdue = run
+        .started_at
+        .is_some_and(|started_at| observed.now.duration_since(started_at) > POD_CREATION_TIMEOUT);
+    is_overdue && observed.pods_of(job).next().is_none()
 }
 
 fn describe_deleted(observed: &ObservedBackup, plan: &Plan) -> String {

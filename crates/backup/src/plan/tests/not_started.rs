@@ -46,3 +46,21 @@ fn the_failure_of_earlier_tries_is_reported_instead_of_the_missed_deadline() {
     };
     assert_eq!(reason, "NoMember");
 }
+
+#[test]
+fn a_job_without_a_pod_is_reported_with_the_way_to_its_reason() {
+    let mut fake = FakeKubernetes::once();
+    fake.reconcile_at(1);
+    fake.observed.pods.clear();
+    let progress = |fake: &mut FakeKubernetes, second| fake.reconcile_at(second).progress.message;
+    assert_eq!(
+        progress(&mut fake, 10),
+        "Job nightly-1790000000 makes a backup.",
+        "the Job controller has time"
+    );
+    assert_eq!(
+        progress(&mut fake, 40),
+        "Job nightly-1790000000 makes a backup, but it has no pod; see kubectl events --for job/nightly-1790000000 for the \
+         reason, for example a ResourceQuota or LimitRange."
+    );
+}
