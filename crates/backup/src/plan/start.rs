@@ -151,6 +151,10 @@ pub fn schedule_backup(observed: &ObservedBackup, plan: &mut Plan) -> Option<Blo
         (Some(due), _) if is_recorded(due) => plan.persisted.last_due = Some(second(due)),
         (Some(due), Ok(_)) => {
             plan.persisted.last_due = Some(second(due));
+            if desired.trigger == Trigger::Once && (is_requested || is_corrected) {
+                // The user has acted: the number of retries counts anew.
+                plan.persisted.failures = 0;
+            }
             plan.persisted.runs.push(Run::new(Task::Backup, due));
         }
         (Some(due), Err(unavailable)) => {

@@ -72,10 +72,10 @@ fn a_one_shot_backup_is_given_up_after_six_failures_until_an_edit_or_a_request()
     assert_eq!(fake.reconcile_at(second + 7_201).jobs_to_create.len(), 1);
     fake.observed.is_edited = false;
     fake.finish_job(&failed("Credentials"));
-    assert_eq!(
-        fake.reconcile_at(second + 7_202).progress.reason,
-        Reason::LastRunFailed
-    );
+    // The user has acted: what fails now is retried as at first.
+    let corrected = fake.reconcile_at(second + 7_202);
+    assert_eq!(corrected.progress.reason, Reason::Retrying);
+    assert_eq!(corrected.persisted.failures, 1);
     fake.observed.backup_request = Some("again".to_owned());
     assert_eq!(fake.reconcile_at(second + 7_203).jobs_to_create.len(), 1);
 }
