@@ -287,7 +287,7 @@ fn lost_since(pod: &Pod, claim: Option<&Claim>, deps: &Deps) -> Option<Timestamp
     match node {
         Some(node) => match node_now(node) {
             Some(node) => kube_objects::lost_since(&node),
-            None => kube_objects::orphaned_since(pod),
+            None => overdue,
         },
         // Nothing but the node that is gone could ever take a pod whose volume is there.
         None => kube_objects::stranded_since(pod, claim?, |name| node_now(name).is_none()),

@@ -147,7 +147,7 @@ reasons! {
         "If the data are not needed, delete the PersistentVolumeClaim and the pod.";
     VolumeOlderThanCluster(User): "A volume is older than the EtcdCluster, so it may hold data that you need.",
         "Consent to its use with the annotation that the message names.";
-    VolumeReplaced(User): "Another volume is attached in the place of a member's own.",
+    VolumeReplaced(Waiting): "Another volume is attached in the place of a member's own.",
         "Attach the right volume, or declare this one to be right with the annotation that the message names.";
     VolumeUnreadable(User): "A member cannot read its volume.",
         "Repair the volume, or have the member replaced with the annotation that the message names.";

@@ -223,20 +223,6 @@ pub fn stranded_since(
     is_stranded.then_some(since.0)
 }
 
-/// Since when a pod whose Node object is gone is lost: since it was to be deleted, or since Kubernetes found that its
-/// kubelet no longer reports, which makes the pod unready. Kubernetes deletes such pods, but not where its pod garbage
-/// collector is off. A ready pod is not lost: the kubelet registers its Node again.
-pub fn orphaned_since(pod: &core::Pod) -> Option<Timestamp> {
-    let deleted = pod.metadata.deletion_timestamp.as_ref().map(|time| time.0);
-    let unready = || {
-        let mut conditions = pod.status.as_ref()?.conditions.iter().flatten();
-        let ready = conditions.find(|condition| condition.type_ == "Ready")?;
-        let since = ready.last_transition_time.as_ref()?;
-        (ready.status != "True").then_some(since.0)
-    };
-    deleted.or_else(unready)
-}
-
 /// Since when a node does not answer; none while it does.
 pub fn lost_since(node: &Node) -> Option<Timestamp> {
     let conditions = node.status.as_ref()?.conditions.as_ref()?;
@@ -297,27 +283,6 @@ mod tests {
             None
         );
         assert_eq!(since("", Some("n1"), true), None);
-    }
-
-    #[test]
-    fn a_pod_without_its_node_is_lost_since_it_is_not_ready_or_was_to_go() {
-        let pod = |status: &str, deleted: Option<&str>| -> core::Pod {
-            serde_json::from_value(json!({
-                "metadata": {"name": "c-1", "uid": "u", "deletionTimestamp": deleted},
-                "spec": {"nodeName": "gone", "containers": []},
-                "status": {"conditions": [{
-                    "type": "Ready", "status": status, "lastTransitionTime": "2026-01-01T00:00:00Z",
-                }]},
-            }))
-            .expect("a pod")
-        };
-        let at = |text: &str| text.parse().ok();
-        for status in ["False", "Unknown"] {
-            assert_eq!(orphaned_since(&pod(status, None)), at("2026-01-01T00:00:00Z"));
-        }
-        assert_eq!(orphaned_since(&pod("True", None)), None);
-        let deleted = "2026-01-02T00:00:00Z";
-        assert_eq!(orphaned_since(&pod("True", Some(deleted))), at(deleted));
     }
 
     #[test]

@@ -8,10 +8,10 @@ use etcd_operator_etcd::membership::{Known, Member, Role};
 use etcd_operator_etcd::url::PeerUrl;
 use etcd_operator_etcd::version::Version;
 
-use super::replace_request;
+use super::{bootstrap, replace_request};
 use crate::observed_state::{
     CallClass, CallFailure, Container, Membership, MembershipFailure, ObservedCluster, ObservedMember,
-    ObservedStatefulSet, Ordinal, Pod,
+    ObservedStatefulSet, Ordinal, Pod, QueryResult,
 };
 use crate::pending_operation::Discard;
 use crate::persisted_state::{LastKnownIndex, MemberRecord, PersistedState, Restore};
@@ -102,7 +102,7 @@ impl<'a> ClusterView<'a> {
         for observed_member in running {
             any = true;
             let is_silent = |failure: Option<&CallFailure>| {
-                failure.is_some_and(|failure| failure.class != CallClass::ConnectionRefused)
+                failure.is_some_and(|failure| failure.class == CallClass::Other)
             };
             let is_ready = observed_member.pod.as_ref().is_some_and(|pod| pod.ready);
             let has_no_report = is_ready || is_silent(observed_member.report.failure());
@@ -113,9 +113,26 @@ impl<'a> ClusterView<'a> {
         any
     }
 
-    /// Whether a member rejects the operator's calls because authentication is enabled. etcd before 3.6 returns its status
-    /// all the same, and rejects the linearizable read before the membership.
+    /// Whether a member rejects the operator's calls because authentication is enabled, while a majority of the voters
+    /// responds: without it there is no quorum, and that matters more. etcd before 3.6 returns its status all the same, and
+    /// rejects the linearizable read before the membership.
     pub fn is_auth_enabled(&self) -> bool {
+        let voters = self
+            .observed
+            .persisted
+            .members
+            .iter()
+            .filter(|(_, one)| one.is_voter);
+        let ordinals: Vec<_> = voters.map(|(ordinal, _)| *ordinal).collect();
+        let responds = |ordinal: &&Ordinal| match &self.observed.member(**ordinal).status {
+            QueryResult::Answer(_) => true,
+            other => other
+                .failure()
+                .is_some_and(|failure| failure.class == CallClass::Unauthenticated),
+        };
+        if ordinals.iter().filter(responds).count() < majority(ordinals.len()) {
+            return false;
+        }
         let of_status = self
             .observed
             .members
@@ -146,6 +163,19 @@ impl<'a> ClusterView<'a> {
             .as_ref()
             .is_some_and(|permit| is_same_process(&permit.process, &permit.nonce))
             || grant.is_some_and(|grant| is_same_process(&grant.process, &grant.nonce))
+    }
+
+    /// The pods that were made from another template than the one that the StatefulSet has now, by what the user asked for.
+    pub fn outdated_pods(&self) -> Vec<String> {
+        let made_for = self.observed.set.as_ref().and_then(|set| set.spec_hash.as_ref());
+        let members = self.observed.members.iter();
+        let outdated = members.filter(|(_, member)| {
+            let mut pods = member.pod.iter();
+            pods.any(|pod| pod.deleting.is_none() && bootstrap::has_other_spec_hash(pod, made_for))
+        });
+        outdated
+            .map(|(ordinal, _)| self.observed.name(*ordinal))
+            .collect()
     }
 
     /// Whether a person gave up what lies on the volume at this place.

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use super::bootstrap::describe_verdict;
 use super::{ClusterView, adopt, corrupt, replace_request, safety};
-use crate::blocker::{Blocker, MemberProblem, VolumeConsent};
+use crate::blocker::{Blocker, BlockerReason, MemberProblem, VolumeConsent};
 use crate::observed_state::{Container, Ordinal, Pod};
 use crate::pending_operation::Cause;
 
@@ -150,6 +150,11 @@ pub fn template_not_served(pod: &Pod, finding: String, replaceable: Option<Membe
         spec_hash: pod.spec_hash.clone(),
         replaceable,
     }
+}
+
+/// Whether a blocker waits for the user to correct the pod template.
+pub fn is_template_unproven(blocker: &Blocker) -> bool {
+    blocker.reason() == BlockerReason::TemplateNotServed
 }
 
 /// Whether a voter has served with the template of the pod at a place. Where there is no pod, whether that is known of any.

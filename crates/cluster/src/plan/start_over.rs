@@ -7,7 +7,7 @@ use etcd_operator_api::contract::Verdict;
 use etcd_operator_api::names::ANNOTATION_DISCARD;
 use etcd_operator_etcd::id::RaftTerm;
 
-use super::evidence::{can_be_misread, template_not_served};
+use super::evidence::{can_be_misread, is_template_unproven, template_not_served};
 use super::{
     ClusterView, Explanation, FlowDecision, GracePeriod, PodRef, Reason, Step, bootstrap, diagnose, grants,
     majority, remove,
@@ -148,6 +148,10 @@ pub fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState) -> FlowDec
     if waits.is_empty() {
         bootstrap::start_members(view, persisted, targets)
     } else {
-        going("Starting over: waiting for all members to report.").with_blockers(waits)
+        let mut decision = going("Starting over: waiting for all members to report.").with_blockers(waits);
+        if decision.explanation.blockers.iter().any(is_template_unproven) {
+            decision.explanation.reason = Reason::Blocked;
+        }
+        decision
     }
 }

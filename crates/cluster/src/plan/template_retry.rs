@@ -1,17 +1,36 @@
 //! What a user corrects in the spec after a formed cluster got a pod template with which no voter ever served: the correction
 //! replaces that template, and pods that were made from it and do not run etcd are re-created. Their volumes stay.
 
+use etcd_operator_etcd::version::{Minor, Version};
+
 use super::evidence::has_served_template_at;
 use super::{ClusterView, FlowDecision, GracePeriod, PodRef, Reason, Step, bootstrap};
 use crate::observed_state::{Container, ObservedMember, Ordinal, Pod};
 use crate::persisted_state::PersistedState;
 
-/// Whether no voter ever served with the template of the StatefulSet, though voters are known to have served with others.
+/// Whether no voter ever served with the template of the StatefulSet, though voters are known to have served with others, and
+/// a pod that was made from it does not run etcd: only then is there something to correct. The correction may not lead to
+/// another minor version than the one that runs.
 pub fn is_template_unserved(view: &ClusterView<'_>, persisted: &PersistedState) -> bool {
-    let set = view.observed.set.as_ref();
-    let spec_hash = set.and_then(|set| set.spec_hash.as_deref());
+    let observed = view.observed;
+    let Some(spec_hash) = observed.set.as_ref().and_then(|set| set.spec_hash.as_ref()) else {
+        return false;
+    };
+    let is_stuck = |(ordinal, member): (&Ordinal, &ObservedMember)| {
+        let mut pods = member.pod.iter();
+        pods.any(|pod| pod.spec_hash.as_ref() == Some(spec_hash) && is_stopped(view, *ordinal, member, pod))
+    };
+    let minor = |version: &Version| Minor::of(version);
+    let is_other_minor = observed
+        .desired
+        .image
+        .version()
+        .zip(view.oldest_running_version())
+        .is_some_and(|(wanted, running)| minor(wanted) != minor(running));
     !persisted.served_spec_hashes.is_empty()
-        && spec_hash.is_some_and(|spec_hash| !persisted.has_served_spec(spec_hash))
+        && !persisted.has_served_spec(spec_hash)
+        && !is_other_minor
+        && observed.members.iter().any(is_stuck)
 }
 
 /// Re-creates a pod that was made from a template with which no voter served, once the StatefulSet has another one.

@@ -4,7 +4,9 @@
 use etcd_operator_api::contract::Verdict;
 
 use super::bootstrap::describe_verdict;
-use super::evidence::{can_be_misread, damage_signature, is_copied_without_consent, template_not_served};
+use super::evidence::{
+    can_be_misread, damage_signature, is_copied_without_consent, is_template_unproven, template_not_served,
+};
 use super::{
     ClusterView, FlowDecision, Reason, UNREACHABLE, adopt, diagnose, formed::resume_on_moved_volume, join,
     majority,
@@ -155,8 +157,13 @@ pub fn decide(view: &ClusterView<'_>, operation: Option<&Operation>) -> FlowDeci
         );
         return keep(FlowDecision::without_operation(Reason::Blocked, text).with_blockers(silent));
     }
+    let reason = if silent.iter().any(is_template_unproven) {
+        Reason::Blocked
+    } else {
+        Reason::Waiting
+    };
     keep(
-        FlowDecision::without_operation(Reason::Waiting, "Waiting for a voter to say who the members are.")
+        FlowDecision::without_operation(reason, "Waiting for a voter to say who the members are.")
             .with_blockers(silent),
     )
 }

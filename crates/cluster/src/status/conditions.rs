@@ -265,16 +265,25 @@ pub fn findings(
         && inputs.refusals.is_empty()
         && reason != Reason::Hibernated
     {
-        findings.push(rolled_out(inputs, &observed.desired, running));
+        findings.push(rolled_out(view, inputs, running));
     }
     findings.extend(readiness(view, plan, inputs, refused_step.as_ref(), &findings));
     findings
 }
 
 /// Whether every member runs the current spec.
-fn rolled_out(inputs: &StatusInputs<'_>, desired: &Desired, running: Option<&Version>) -> Finding {
+fn rolled_out(view: &ClusterView<'_>, inputs: &StatusInputs<'_>, running: Option<&Version>) -> Finding {
+    let desired = &view.observed.desired;
+    let outdated = view.outdated_pods();
     let (is_rolled_out, reason, message) = match &inputs.pending {
         Some(PendingChange::Spec(settings)) => (false, PENDING, pending(settings, desired, running)),
+        Some(PendingChange::Operator) | None if !outdated.is_empty() => {
+            let names = outdated.join(", ");
+            let text = format!(
+                "An earlier pod template is in use ({names}): this version of the operator does not roll changes out to running members. Each takes the current template when its pod is re-created."
+            );
+            (false, PENDING, text)
+        }
         Some(PendingChange::Operator) | None => {
             (true, "UpToDate", "Every member runs the current spec.".to_owned())
         }

@@ -5,7 +5,7 @@ use etcd_operator_api::contract::Verdict;
 use etcd_operator_api::{EtcdClusterStatus, condition};
 use etcd_operator_etcd::status::{Alarm, AlarmKind};
 
-use super::explanations::{status_inputs, status_of, status_with};
+use super::explanations::{condition_of, status_inputs, status_of, status_with};
 use super::follow;
 use super::scene::{Scene, id};
 use crate::blocker::{Blocker, MemberProblem, need_user};
@@ -131,6 +131,24 @@ fn a_paused_cluster_is_ready_only_as_its_spec_asks() {
     scene.asks_for(1);
     scene.observed.desired.paused = true;
     assert_eq!(readiness(&status_of(&scene)), "NotReady");
+}
+
+#[test]
+fn a_member_in_a_pod_of_an_earlier_template_is_not_rolled_out() {
+    let mut scene = Scene::formed(3);
+    scene.pod_at(2).spec_hash = Some("earlier".to_owned());
+    let status = status_of(&scene);
+    let rolled_out = condition_of(&status, ConditionType::RolledOut).expect("the condition");
+    assert_eq!(
+        (rolled_out.status.as_str(), rolled_out.reason.as_deref()),
+        ("False", Some("Pending"))
+    );
+    let message = rolled_out.message.unwrap_or_default();
+    assert!(
+        message.starts_with("An earlier pod template is in use (c-2):"),
+        "{message}"
+    );
+    assert_eq!(readiness(&status), "Stalled Pending");
 }
 
 #[test]

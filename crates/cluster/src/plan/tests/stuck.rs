@@ -347,6 +347,14 @@ fn members_that_require_authentication_are_told_apart_from_members_that_cannot_b
     of_3_6.observed.membership = Membership::Unknown(vec![no_answer()]);
     let mut of_3_5 = Scene::formed_of(3, "3.5.35");
     of_3_5.observed.membership = Membership::Unknown(vec![MembershipFailure::Call(rejected())]);
+    // One of three is no quorum, whatever it says.
+    let mut survivor = of_3_6.clone();
+    survivor.gone(1);
+    survivor.gone(2);
+    let lost = status_of(&survivor);
+    assert_eq!(line(&survivor, &plan(&survivor.observed)), "Waiting - -");
+    let quorum = condition_of(&lost, ConditionType::QuorumLost).expect("the condition");
+    assert_eq!(quorum.status, "True");
     for scene in [of_3_6, of_3_5] {
         let next = plan(&scene.observed);
         assert_eq!(line(&scene, &next), "AuthenticationRequired - -");

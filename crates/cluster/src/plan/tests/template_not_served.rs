@@ -7,6 +7,7 @@ use etcd_operator_api::names::{ANNOTATION_DISCARD, ANNOTATION_REPLACE};
 use super::scene::{Scene, id, waiting};
 use super::{follow, line, plan, planned};
 use crate::blocker::{Blocker, BlockerReason, MemberProblem};
+use crate::desired::Image;
 use crate::observed_state::{Container, ended_container};
 use crate::pending_operation::Cause;
 use crate::plan::{Plan, Reason, Step};
@@ -202,7 +203,7 @@ fn a_template_that_no_voter_can_use_is_no_loss_of_data_and_its_correction_is_app
         unserved(&mut scene, number);
     }
     let next = plan(&scene.observed);
-    assert_eq!(next.explanation.reason, Reason::Waiting);
+    assert_eq!(next.explanation.reason, Reason::Blocked);
     assert_eq!(
         reasons(&next)
             .iter()
@@ -245,7 +246,18 @@ fn a_template_that_served_waits_for_its_rollout_and_so_does_one_of_which_nothing
     let mut scene = Scene::formed(3);
     assert!(!may_update(&scene));
     set_has(&mut scene, "bad");
-    assert!(may_update(&scene));
+    assert!(!may_update(&scene), "no pod suffers from it");
+    let mut stuck = scene.clone();
+    unserved(&mut stuck, 1);
+    stuck.silent(1);
+    assert!(!may_update(&stuck), "etcd may run");
+    stuck.pod_at(1).container = waiting("ImagePullBackOff");
+    assert!(may_update(&stuck));
+    stuck.observed.desired.image = Image::Tagged {
+        repository: "r".to_owned(),
+        version: Some("3.7.3".parse().expect("a version")),
+    };
+    assert!(!may_update(&stuck), "another minor version is no correction");
     scene.observed.persisted.served_spec_hashes.clear();
     for number in 0..3 {
         scene.silent(number);
