@@ -31,8 +31,8 @@ pub struct Added {
 type Members = BTreeMap<MemberId, Member>;
 
 impl Client {
-    /// Who the members are, from a linearizable read by this member. Its own list alone would not do: before 3.5 no
-    /// member waits for what it has missed before it shows the list.
+    /// Who the members are, from a linearizable read by this member. Its own list alone would not do: etcd-client asks for
+    /// the list as the member has it, which may be old.
     pub async fn membership(&self) -> Membership {
         match self.read_membership().await {
             Ok(known) => Membership::Known(known),
