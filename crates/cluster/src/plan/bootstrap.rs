@@ -235,7 +235,7 @@ fn ready_to_start(view: &ClusterView<'_>, ordinal: Ordinal, incarnation: i64) ->
             needs_user: false,
         });
     };
-    // The volume of another cluster is told by its identity alone, and whoever keeps it may want to start from it.
+    // Foreign volumes are recognized by their identity alone, and the user may want to start the cluster from them.
     if can_be_misread(&report.verdict) && report.verdict != Verdict::Foreign && !view.has_served_template(pod)
     {
         let finding = describe_verdict(&report.detail, &report.verdict);

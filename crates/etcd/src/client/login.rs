@@ -25,7 +25,7 @@ impl fmt::Debug for User {
 }
 
 impl Client {
-    /// The same connection, with a user's rights from now on, which its clones share. An etcd that asks nobody who they are takes no one.
+    /// The same connection, with a user's rights from now on, which its clones share. etcd rejects a login while authentication is disabled.
     pub async fn login(mut self, user: &User) -> Result<Self, Error> {
         let credentials = (user.name.clone(), user.password.clone());
         let mut etcd = self.etcd.clone();

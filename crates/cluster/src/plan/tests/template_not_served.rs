@@ -48,7 +48,7 @@ fn texts(plan: &Plan) -> String {
     texts.join("\n")
 }
 
-/// Whether nothing is taken from anybody, and nobody is asked to give up data.
+/// Asserts that no member is removed, no volume is deleted, and the user is not asked to give up data.
 fn assert_harmless(plan: &Plan, what: &str) {
     assert!(
         !matches!(plan.step, Some(Step::Remove { .. } | Step::DeleteClaim { .. })),
