@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow, ensure};
 use etcd_operator_api::{EtcdCluster, crd};
 use etcd_operator_cluster::{
-    build::{BuildInputs, Objects, StateAnnotations, StoredTemplates, build, claim},
+    build::{BuildInputs, Objects, RestartRequests, StateAnnotations, StoredTemplates, build, claim},
     desired::{Desired, desired},
     plan::FetchContainer,
 };
@@ -72,6 +72,8 @@ fn inputs(desired: &Desired, namespace: &str) -> Result<BuildInputs> {
         live_voters: desired.size.get().into(),
         stored: None,
         may_update_template: false,
+        restart: RestartRequests::default(),
+        is_rolling_out: false,
         fetch_container: FetchContainer::Absent,
         is_restoring: false,
     })

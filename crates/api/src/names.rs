@@ -39,6 +39,10 @@ pub const ANNOTATION_ADOPT: &str = "etcd.database.coreos.com/adopt";
 pub const ANNOTATION_RESTORE: &str = "etcd.database.coreos.com/restore";
 /// Annotation on an `EtcdCluster` with etcd's ID of a member that the user wants to replace.
 pub const ANNOTATION_REPLACE: &str = "etcd.database.coreos.com/replace";
+/// On an `EtcdCluster`, any new value restarts its members one by one; on a pod template, the value it was made for.
+pub const ANNOTATION_RESTART: &str = "etcd.database.coreos.com/restart";
+/// On the pod template of a StatefulSet, set by `kubectl rollout restart`.
+pub const ANNOTATION_KUBECTL_RESTART: &str = "kubectl.kubernetes.io/restartedAt";
 /// Annotation on an `EtcdCluster` with the UID of the `EtcdRestore` that created it from its template.
 pub const ANNOTATION_MADE_BY: &str = "etcd.database.coreos.com/made-by-restore";
 /// Annotation with the hash of the configuration that was last applied to an object.

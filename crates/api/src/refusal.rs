@@ -95,7 +95,7 @@ pub fn unbuilt(object: &Value, fields: &[Unbuilt]) -> Vec<Refusal> {
         object
             .pointer(&pointer)
             .is_some_and(|value| match (value, field.harmless) {
-                (Value::Null, _) => false,
+                (Value::Null | Value::Bool(false), _) => false,
                 (Value::String(text), Some(harmless)) => text != harmless,
                 _ => true,
             })

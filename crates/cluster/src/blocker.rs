@@ -96,6 +96,17 @@ pub enum Blocker {
         /// The member.
         member: String,
     },
+    /// The spec asks for another minor version than the members run.
+    OtherMinorVersion {
+        /// A version that runs.
+        running: String,
+        /// The version in the spec.
+        wanted: String,
+    },
+    /// The spec switches TLS on or off for members that run.
+    EncryptionSwitched,
+    /// Members keep their data in their pods, so none can be restarted.
+    DataLivesWithPods,
     /// A voter did not return the membership.
     MembershipUnknown(MembershipFailure),
     /// Another etcd cluster responds at the addresses of this one.
@@ -148,6 +159,9 @@ impl Blocker {
             Self::KeptVolumesDiffer { .. } => BlockerReason::KeptVolumesDiffer,
             Self::TemplateIncarnation => BlockerReason::TemplateIncarnation,
             Self::TemplateNotApplied { .. } => BlockerReason::TemplateNotApplied,
+            Self::OtherMinorVersion { .. } => BlockerReason::OtherMinorVersion,
+            Self::EncryptionSwitched => BlockerReason::EncryptionSwitched,
+            Self::DataLivesWithPods => BlockerReason::DataLivesWithPods,
             Self::MembershipUnknown(_) => BlockerReason::MembershipUnknown,
             Self::OtherClusterResponds(_) => BlockerReason::OtherClusterResponds,
             Self::RestoredClustersDiffer => BlockerReason::RestoredClustersDiffer,
@@ -294,6 +308,16 @@ impl fmt::Display for Blocker {
             Self::TemplateNotApplied { member } => write!(
                 f,
                 "the StatefulSet has not accepted the template that {member} is to be re-created from: see the condition Applied"
+            ),
+            Self::OtherMinorVersion { running, wanted } => write!(
+                f,
+                "the spec asks for etcd {wanted} and members run {running}: this version of the operator changes the patch version only; set spec.version back to the minor version that runs"
+            ),
+            Self::EncryptionSwitched => f.write_str(
+                "the spec switches TLS on or off, and members with and without it do not understand one another: set spec.TLS back, and restore a backup into a new EtcdCluster with the other setting",
+            ),
+            Self::DataLivesWithPods => f.write_str(
+                "the members keep their data in their pods (storage.medium EmptyDir or Memory), and a restart would lose a member's data: set the spec back, or restore a backup into a new EtcdCluster with storage: {size: 8Gi}",
             ),
             Self::MembershipUnknown(failure) => match failure {
                 MembershipFailure::NoTransport(why) => f.write_str(why),

@@ -31,7 +31,7 @@ pub use fetch::FETCH;
 pub use image::{ImageError, NoOperatorImage, OperatorImage};
 pub use labels::{claim_name, member_labels, member_name, ordinal};
 pub use probes::has_single_success_probe;
-pub use spec_hash::{ANNOTATION_SPEC_HASH, spec_hash};
+pub use spec_hash::{ANNOTATION_SPEC_HASH, RestartRequests, spec_hash};
 pub use state_annotations::StateAnnotations;
 pub use stored::{PendingChange, StoredTemplates};
 pub(crate) use validate_template::validate_template;
@@ -77,6 +77,10 @@ pub struct BuildInputs {
     /// Whether the gate for another pod template has passed: with it the next pod that is re-created, for whatever
     /// reason, is a changed one.
     pub may_update_template: bool,
+    /// Requests to restart the members, those of before included.
+    pub restart: RestartRequests,
+    /// Whether members are being restarted one by one: then the budget counts the members that there are.
+    pub is_rolling_out: bool,
     /// What pods bring onto their volumes before they start.
     pub fetch_container: FetchContainer,
     /// Whether a restore stands: nothing else of the pods changes then but what brings the operator's program.

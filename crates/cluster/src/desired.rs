@@ -18,7 +18,9 @@ use std::time::Duration;
 
 use etcd_operator_api::{
     EtcdCluster,
-    cluster::{DEFAULT_REPOSITORY, EtcdClusterSpec, ImagePullPolicy, MAX_SIZE, PodPolicy, StaticTls},
+    cluster::{
+        DEFAULT_REPOSITORY, EtcdClusterSpec, ImagePullPolicy, MAX_SIZE, PodPolicy, StaticTls, UpdateStrategy,
+    },
     names::ClusterName,
     refusal::{Refusal, Unbuilt, unbuilt},
     version::EtcdVersion,
@@ -37,7 +39,7 @@ const UNBUILT: &[Unbuilt] = &[
     Unbuilt::field("spec.TLS.managed"),
     Unbuilt::field("spec.TLS.certManager"),
     Unbuilt::field("spec.auth"),
-    Unbuilt::field("spec.updates"),
+    Unbuilt::field("spec.updates.allowDowngrade"),
     Unbuilt::field("spec.maintenance"),
     Unbuilt::unless("spec.recovery.onQuorumLoss", "Manual"),
     Unbuilt::unless("spec.recovery.onDataLoss", "Manual"),
@@ -46,6 +48,8 @@ const UNBUILT: &[Unbuilt] = &[
 
 /// How long a node may be gone where the user does not say.
 const REPLACE_AFTER: Duration = Duration::from_mins(5);
+/// How long a restarted member may make no progress where the user does not say.
+const PROGRESS_DEADLINE: Duration = Duration::from_mins(10);
 
 /// What an `EtcdCluster` asks for.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,6 +76,8 @@ pub struct Desired {
     pub options: Options,
     /// Certificates in Secrets of the user.
     pub tls: Tls,
+    /// How changes reach running members.
+    pub updates: Updates,
     /// How long a node may be gone before its member is replaced.
     pub replace_after: Duration,
     /// Whether the first data are those of a backup: nothing starts before a restore brings them.
@@ -143,6 +149,15 @@ pub struct ClientTls {
     pub operator: String,
 }
 
+/// How changes reach running members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Updates {
+    /// Who restarts members, if anybody.
+    pub strategy: UpdateStrategy,
+    /// How long a restarted member may make no progress before the rollout counts as stalled.
+    pub progress_deadline: Duration,
+}
+
 impl Desired {
     /// The version that is meant: what is asked for, else what was chosen before, else the newest of the default minor.
     pub fn version(&self, chosen: Option<&Version>) -> Version {
@@ -212,6 +227,7 @@ pub fn desired(cluster: &EtcdCluster) -> Result<Desired, Vec<Refusal>> {
                 service,
                 options,
                 tls,
+                updates: updates(spec),
                 replace_after: replace_after(spec),
                 awaits_restore: spec.bootstrap.as_ref().is_some_and(|boot| boot.await_restore),
                 without_effect: notes,
@@ -341,6 +357,15 @@ fn to_version(version: EtcdVersion) -> Version {
         minor,
         patch,
         pre,
+    }
+}
+
+fn updates(spec: &EtcdClusterSpec) -> Updates {
+    let policy = spec.updates.as_ref();
+    let seconds = policy.and_then(|policy| u64::try_from(policy.progress_deadline_seconds?).ok());
+    Updates {
+        strategy: policy.map_or(UpdateStrategy::Automatic, |policy| policy.strategy),
+        progress_deadline: seconds.map_or(PROGRESS_DEADLINE, Duration::from_secs),
     }
 }
 

@@ -12,9 +12,11 @@ use std::sync::Arc;
 use etcd_operator_api::EtcdCluster;
 use etcd_operator_api::contract::{self, RestoreIntent};
 use etcd_operator_api::names::{
-    ANNOTATION_ADOPT, ANNOTATION_DISCARD, ANNOTATION_REPLACE, ANNOTATION_RESTORE, LABEL_CLUSTER,
+    ANNOTATION_ADOPT, ANNOTATION_DISCARD, ANNOTATION_REPLACE, ANNOTATION_RESTART, ANNOTATION_RESTORE,
+    LABEL_CLUSTER,
 };
 use etcd_operator_etcd::port::Port;
+use etcd_operator_etcd::version::Version;
 use etcd_operator_runtime::apply::Error;
 use etcd_operator_runtime::gate::State;
 use etcd_operator_runtime::key::ObjectKey;
@@ -23,7 +25,9 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Resource, ResourceExt as _};
 
-use crate::build::{CLUSTER_UID, StateAnnotations, StoredTemplates, has_single_success_probe};
+use crate::build::{
+    CLUSTER_UID, RestartRequests, StateAnnotations, StoredTemplates, has_single_success_probe, spec_hash,
+};
 use crate::desired::Desired;
 use crate::observed_state::{
     Claim, ObservedCluster, ObservedMember, ObservedStatefulSet, Ordinal, QueryResult, kube_objects,
@@ -44,6 +48,8 @@ pub struct Observation {
     pub set: Option<Arc<StatefulSet>>,
     /// What counts of it.
     pub stored: Option<Arc<StoredTemplates>>,
+    /// Requests to restart the members, those of before included.
+    pub restart: RestartRequests,
 }
 
 /// What counts of a StatefulSet, which whoever asks may have found out before.
@@ -104,6 +110,8 @@ pub async fn observe(
     if set.as_deref().is_some_and(has_claim_templates) {
         claims::reread_uncertain(&desired, &key, &mut members, &persisted, deps).await?;
     }
+    let restart = restart_requests(cluster, stored.as_deref());
+    let wanted_version = desired.version(template_version(stored.as_deref()).as_ref());
     let created = cluster.metadata.creation_timestamp.as_ref();
     let restore_request = requested_restore(cluster);
     let request = restore_request.as_ref().ok().and_then(Option::as_ref);
@@ -126,6 +134,12 @@ pub async fn observe(
         is_stale,
         is_requester_present,
         next_restore,
+        wanted_spec_hash: spec_hash(&desired, &wanted_version, &restart),
+        wanted_version,
+        is_restart_requested: stored
+            .as_deref()
+            .is_some_and(|stored| stored.template_restart_requests() != restart),
+        has_rollout_slot: true,
         set: observed_set,
         members,
         membership: probes.membership.clone(),
@@ -141,12 +155,29 @@ pub async fn observe(
         probes,
         set,
         stored,
+        restart,
     })
 }
 
 /// The template that was applied before, where the status keeps it.
 fn last_applied_template(cluster: &EtcdCluster) -> Option<StoredTemplates> {
     StoredTemplates::parse(cluster.status.as_ref()?.applied_template.as_deref()?)
+}
+
+/// The requests to restart members: by annotation, by `kubectl rollout restart`, and those that the template was made for.
+fn restart_requests(cluster: &EtcdCluster, stored: Option<&StoredTemplates>) -> RestartRequests {
+    let annotated = cluster.annotations().get(ANNOTATION_RESTART);
+    let requests = RestartRequests {
+        annotated: annotated.filter(|value| !value.is_empty()).cloned(),
+        by_kubectl: None,
+    };
+    let before = stored.map(StoredTemplates::restart_requests);
+    requests.or(before.unwrap_or_default())
+}
+
+/// The version of etcd in a template.
+fn template_version(stored: Option<&StoredTemplates>) -> Option<Version> {
+    stored?.version()?.parse().ok()
 }
 
 /// Whether each of its pods has a volume claim, whatever the spec asks for by now.
@@ -211,6 +242,12 @@ fn recorded_voters(persisted: &PersistedState, set: Option<&ObservedStatefulSet>
     }
 }
 
+/// Whether the controller of StatefulSets has seen this one as it is.
+fn is_template_seen(set: &StatefulSet) -> bool {
+    let observed = set.status.as_ref().and_then(|status| status.observed_generation);
+    observed.is_some() && observed >= set.metadata.generation
+}
+
 fn summarize_set(
     desired: &Desired,
     set: &StatefulSet,
@@ -226,6 +263,9 @@ fn summarize_set(
             .filter_map(|name| Ordinal::from_name(&desired.name, name))
             .collect(),
         spec_hash: stored.spec_hash().map(str::to_owned),
+        version: template_version(Some(stored)),
+        quota: stored.quota(),
+        is_template_seen: is_template_seen(set),
         secure_peers: stored.has_secure_peers(),
         secure_clients: stored.has_secure_clients(),
         has_single_success_probe: stored.pod().is_some_and(has_single_success_probe),

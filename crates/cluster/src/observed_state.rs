@@ -16,6 +16,7 @@ use etcd_operator_etcd::id::{ClusterId, MemberId, Revision};
 use etcd_operator_etcd::membership::{Known, Member};
 use etcd_operator_etcd::status::Alarm;
 use etcd_operator_etcd::url::PeerUrl;
+use etcd_operator_etcd::version::Version;
 use jiff::Timestamp;
 
 pub use call_failure::{CallClass, CallFailure};
@@ -60,6 +61,14 @@ pub struct ObservedCluster {
     pub is_requester_present: bool,
     /// Another `EtcdRestore` that is to take the place of the one under way, which lets nobody in yet and is gone.
     pub next_restore: Option<String>,
+    /// The spec hash of the pod template that is asked for by now.
+    pub wanted_spec_hash: String,
+    /// The version of etcd that is asked for by now.
+    pub wanted_version: Version,
+    /// Whether somebody asks for a restart that the pod template was not made for.
+    pub is_restart_requested: bool,
+    /// Whether the members may be restarted now, though others' are, too: not all clusters are restarted at once.
+    pub has_rollout_slot: bool,
     /// The StatefulSet, if there is one.
     pub set: Option<ObservedStatefulSet>,
     /// What there is of each member, by its place.
@@ -91,6 +100,12 @@ pub struct ObservedStatefulSet {
     pub voters: BTreeSet<Ordinal>,
     /// What the user asked for when its template was made.
     pub spec_hash: Option<String>,
+    /// The version of etcd in its template.
+    pub version: Option<Version>,
+    /// The size that its members may let their databases grow to, where its template says so.
+    pub quota: Option<u64>,
+    /// Whether its controller has seen the template: whatever pod it makes from now on is made from this one.
+    pub is_template_seen: bool,
     /// Whether its members speak TLS with one another.
     pub secure_peers: bool,
     /// Whether its members speak TLS with clients.

@@ -2,6 +2,7 @@
 //! What cannot be read from a status counts as not known.
 
 mod restore;
+mod rollout;
 
 use std::collections::BTreeMap;
 
@@ -13,6 +14,7 @@ use crate::observed_state::{Claim, Ordinal, Pod};
 use crate::pending_operation::PendingOperation;
 
 pub use restore::{Phase, Restore};
+pub use rollout::{RestartedMember, Rollout};
 
 /// What is known from before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,6 +41,8 @@ pub struct PersistedState {
     pub replaced: Option<MemberId>,
     /// The members as they were last seen.
     pub members: BTreeMap<Ordinal, MemberRecord>,
+    /// The change of the spec that is rolled out, or was last.
+    pub rollout: Option<Rollout>,
     /// Spec hashes of the pod templates with which a voter was seen healthy, oldest first.
     pub served_spec_hashes: Vec<String>,
 }
@@ -104,6 +108,10 @@ impl PersistedState {
             members: members
                 .filter_map(|member| Some((ordinal(&member.name)?, MemberRecord::read(member)?)))
                 .collect(),
+            rollout: status
+                .rollout
+                .as_ref()
+                .and_then(|rollout| Rollout::read(rollout, &ordinal)),
             served_spec_hashes: status.served_spec_hashes.clone().unwrap_or_default(),
         }
     }

@@ -22,10 +22,10 @@ mod replace;
 mod replace_request;
 mod requeue;
 mod restore;
+mod rollout;
 mod safety;
 mod scale;
 mod start_over;
-mod template_retry;
 #[cfg(test)]
 mod tests;
 mod unknown_membership;
@@ -46,6 +46,7 @@ pub use cluster_view::{ClusterView, UNREACHABLE, majority};
 pub use evidence::{Evidence, evidence};
 pub use layout::{FetchContainer, ObjectLayout};
 pub use restore::member_restore_statuses;
+pub use rollout::{Departure, OtherVoters, PendingCause, RolloutState, is_incomplete, outdated_pods};
 
 /// What to do next.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,6 +61,8 @@ pub struct Plan {
     pub explanation: Explanation,
     /// When to look again, if nothing happens before.
     pub requeue_after: Duration,
+    /// How far the current spec has come to the members.
+    pub rollout: RolloutState,
     /// Places at which this process takes over what another one began, until their pods have been touched.
     pub unfenced: BTreeSet<Ordinal>,
 }
@@ -105,6 +108,22 @@ pub enum Step {
         pod: PodRef,
         /// How much time it has.
         grace_period: GracePeriod,
+    },
+    /// Let a member restart with the current pod template.
+    RestartPod {
+        /// Its pod.
+        pod: PodRef,
+        /// The other voters, all of which must serve right before.
+        others: OtherVoters,
+        /// How the pod goes.
+        departure: Departure,
+    },
+    /// Delete a pod in which etcd does not run, exactly as it was seen.
+    DeleteStoppedPod {
+        /// Which one.
+        pod: PodRef,
+        /// The version of the object that was seen.
+        resource_version: String,
     },
     /// Take back an alarm of a member that is no more.
     Disarm(Alarm),
@@ -182,6 +201,8 @@ pub enum Reason {
     Scaling,
     /// A member is replaced.
     Recovering,
+    /// Members are restarted one by one with a changed pod template.
+    RollingOut,
     /// The data of a backup take the place of the cluster's.
     Restoring,
     /// Nothing of it starts before a restore brings its data.
@@ -211,6 +232,7 @@ impl Reason {
             Self::Bootstrapping => "Bootstrapping",
             Self::Scaling => "Scaling",
             Self::Recovering => "Recovering",
+            Self::RollingOut => "RollingOut",
             Self::Restoring => "Restoring",
             Self::AwaitingRestore => "AwaitingRestore",
             Self::Waiting => "Waiting",
@@ -337,6 +359,7 @@ pub fn plan(observed: &ObservedCluster) -> Plan {
         persisted.pending.clone_from(&observed.persisted.pending);
     } else {
         persisted.pending = operation.map(owner);
+        rollout::record_step(&view, &mut persisted, step.as_ref());
     }
     let unfenced = find_unfenced(observed, &persisted);
     let (step, text) = match fence_step(observed, &unfenced) {
@@ -346,9 +369,12 @@ pub fn plan(observed: &ObservedCluster) -> Plan {
         ),
         _ => (step, explanation.text.clone()),
     };
-    let requeue_after = requeue::requeue_after(observed, &persisted, explanation.reason, step.is_some());
+    let rollout = rollout::state(&view, &persisted);
+    let requeue_after =
+        requeue::requeue_after(observed, &persisted, explanation.reason, step.is_some(), &rollout);
     Plan {
         layout: (!is_hands_off).then(|| ObjectLayout::new(&view, &persisted)),
+        rollout,
         persisted,
         step,
         explanation: Explanation { text, ..explanation },
@@ -404,5 +430,5 @@ fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState) -> Option<Flow
     if !persisted.has_formed() {
         return Some(bootstrap::decide(view, persisted));
     }
-    Some(formed::decide(view))
+    Some(formed::decide(view, persisted))
 }

@@ -5,6 +5,7 @@ mod derived_cache;
 mod fresh;
 mod objects;
 mod refused_spec;
+mod rollout_slots;
 mod step;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,18 +33,19 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use tracing::warn;
 
 use crate::act::{self, Error};
-use crate::build::{NoOperatorImage, OperatorImage, PendingChange};
+use crate::build::{NoOperatorImage, OperatorImage};
 use crate::desired::Desired;
 use crate::metrics::{ClusterMetrics, Readings, Sample};
 use crate::observe::observe;
 use crate::observed_state::Ordinal;
 use crate::persisted_state::{PersistedState, Restore};
-use crate::plan::{Plan, plan};
+use crate::plan::{self, Plan, RolloutState, plan};
 use crate::ports::MemberClients;
 use crate::status::{self, StatusInputs};
 use apply_objects::{ApplyError, ObjectWriter};
 use derived_cache::DerivedCache;
 use fresh::Fresh;
+use rollout_slots::RolloutSlots;
 
 /// What the controller reads and writes with.
 #[derive(Clone, Debug)]
@@ -78,6 +80,8 @@ pub struct Deps {
     pub instance: String,
     /// The operator's own image, which brings what guards members.
     pub operator_image: Result<OperatorImage, NoOperatorImage>,
+    /// How many clusters have their members restarted at once.
+    pub max_concurrent_rollouts: usize,
     /// Tells the time.
     pub clock: SharedClock,
 }
@@ -95,6 +99,8 @@ pub struct Reconciler {
     unfenced: Arc<Mutex<BTreeMap<ObjectKey, BTreeSet<Ordinal>>>>,
     /// What each cluster asks for, and what follows from it.
     derived: DerivedCache,
+    /// Clusters whose members are being restarted.
+    rollout_slots: RolloutSlots,
     /// What was read of each cluster, for the page of metrics.
     readings: Readings,
 }
@@ -104,6 +110,7 @@ impl Reconciler {
     pub fn new(deps: Deps) -> Self {
         Self {
             elsewhere: Elsewhere::new(&deps.installation),
+            rollout_slots: RolloutSlots::new(deps.max_concurrent_rollouts),
             deps: Arc::new(deps),
             fresh: Fresh::default(),
             unfenced: Arc::default(),
@@ -147,6 +154,7 @@ impl Reconciler {
             self.readings.forget(key);
             self.set_unfenced(key, BTreeSet::new());
             self.derived.forget(key);
+            self.rollout_slots.release(key);
             let serves = |bad: &Malformed| {
                 let by = bad.controlled_by.as_deref();
                 scope.serves(Some(&bad.annotations)).is_ok() && scope::another(by, installation).is_none()
@@ -204,9 +212,15 @@ impl Reconciler {
         let read = |set: &StatefulSet| self.derived.stored(key, set);
         let mut observation = observe(cluster, desired, deps, &read).await?;
         observation.observed.unfenced = self.unfenced_ordinals(key);
+        observation.observed.has_rollout_slot =
+            !plan::is_incomplete(&observation.observed) || self.rollout_slots.take(key);
         self.readings
             .record(key, &Sample::new(cluster, &observation.observed));
         let plan = plan(&observation.observed);
+        // Whoever waits for its own members or for its user keeps nobody else waiting.
+        if plan.rollout != RolloutState::RollingOut {
+            self.rollout_slots.release(key);
+        }
         self.set_unfenced(key, plan.unfenced.clone());
         let build_inputs = objects::build_inputs(&plan, &observation, image);
         let wanted = build_inputs.map(|build_inputs| {
@@ -218,7 +232,8 @@ impl Reconciler {
             Err(refused) => return Box::pin(self.report_refused(key, cluster, &refused)).await,
         };
         let applied_template = match &wanted {
-            Some(wanted) if matches!(wanted.objects.pending, Some(PendingChange::Spec(_))) => {
+            // Should somebody delete the StatefulSet now, pods are made as they were and not as they are asked for by now.
+            Some(_) if plan.rollout != RolloutState::Complete => {
                 observation.stored.as_ref().map(|stored| stored.text())
             }
             Some(_) => None,

@@ -8,6 +8,7 @@ mod conditions;
 mod events;
 mod hibernation_exit;
 mod members;
+mod rollout;
 mod scope;
 mod step_failure;
 mod summary;
@@ -128,8 +129,7 @@ pub fn status(
         target_version: match plan.explanation.reason {
             // Whoever brings its data must know what they have to suit.
             Reason::AwaitingRestore => desired.version(None).to_string(),
-            _ => conditions::target_version(&view, inputs)
-                .map_or_else(String::new, |version| version.to_string()),
+            _ => rollout::target_version(&view, plan).map_or_else(String::new, ToString::to_string),
         },
         observed_generation: generation,
         cluster_id: persisted.cluster.map(|id| id.to_string()),
@@ -152,6 +152,11 @@ pub fn status(
         applied_template: inputs.applied_template.clone(),
         restored_revision: Some(persisted.restored_revision).filter(|revision| *revision > 0),
         earlier_restores: Some(persisted.earlier_restores.clone()).filter(|uids| !uids.is_empty()),
+        updated_members: updated_members(&view, persisted),
+        rollout: persisted
+            .rollout
+            .as_ref()
+            .map(|rollout| rollout.write(|ordinal| observed.name(ordinal))),
         served_spec_hashes: Some(persisted.served_spec_hashes.clone()).filter(|hashes| !hashes.is_empty()),
         restore: restore(observed, persisted, before.restore),
     };
@@ -159,6 +164,18 @@ pub fn status(
         members::refresh(after.member_status.as_deref_mut().unwrap_or_default(), &view);
     }
     after
+}
+
+/// How many pods have the current template, of how many; none before the cluster has formed.
+fn updated_members(view: &ClusterView<'_>, persisted: &PersistedState) -> Option<String> {
+    let observed = view.observed;
+    let wanted = observed.wanted_spec_hash.as_str();
+    let pods = observed.members.values().filter_map(|member| member.pod.as_ref());
+    let hashes: Vec<_> = pods.map(|pod| pod.spec_hash.as_deref()).collect();
+    let updated = hashes.iter().filter(|hash| **hash == Some(wanted)).count();
+    persisted
+        .has_formed()
+        .then(|| format!("{updated}/{}", hashes.len()))
 }
 
 /// What is told of a restore; one that this version does not understand stays as it is.

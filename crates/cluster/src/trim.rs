@@ -1,6 +1,6 @@
 //! What is kept of objects in memory: only what the controller reads. A thousand clusters have thousands of pods.
 
-use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetStatus};
 use k8s_openapi::api::core::v1::{Node, NodeStatus, PersistentVolumeClaim, Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Resource;
@@ -66,10 +66,13 @@ pub fn claim(claim: &mut PersistentVolumeClaim) {
     drop_managed_fields(claim);
 }
 
-/// Keeps of a StatefulSet all that an apply compares with.
+/// Keeps of a StatefulSet all that an apply compares with, and up to which generation its controller has seen it.
 pub fn set(set: &mut StatefulSet) {
     drop_managed_fields(set);
-    set.status = None;
+    set.status = set.status.take().map(|status| StatefulSetStatus {
+        observed_generation: status.observed_generation,
+        ..StatefulSetStatus::default()
+    });
 }
 
 /// Keeps of a Service all that an apply compares with.

@@ -113,6 +113,15 @@ pub const RIGHTS: &[Permission] = &[
     },
     Permission {
         group: "",
+        resources: &["pods/eviction"],
+        verbs: &["create"],
+        scope: Scope::Watched,
+        selector: Selector::Any,
+        part: CLUSTER,
+        why: "Members are restarted by eviction, so that PodDisruptionBudgets are respected.",
+    },
+    Permission {
+        group: "",
         resources: &["persistentvolumeclaims"],
         verbs: MAINTAIN,
         scope: Scope::Watched,

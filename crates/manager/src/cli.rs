@@ -133,6 +133,10 @@ pub struct ManagerArgs {
     #[arg(long, env = "ETCD_OPERATOR_MAX_BACKUP_JOBS", value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     pub max_backup_jobs: u16,
 
+    /// The maximum number of EtcdClusters whose members are restarted at the same time, one member each. Further changes wait.
+    #[arg(long, env = "ETCD_OPERATOR_MAX_CONCURRENT_ROLLOUTS", value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    pub max_concurrent_rollouts: u16,
+
     /// The format of logs.
     #[arg(
         long,

@@ -66,6 +66,8 @@ pub struct Shared {
     pub liveness: Liveness,
     /// Maximum number of concurrent reconciles per kind.
     pub concurrency: usize,
+    /// Maximum number of clusters whose members are restarted at the same time.
+    pub max_concurrent_rollouts: usize,
     /// The slots of concurrent backup Jobs.
     pub job_slots: backup::JobSlots,
     /// Status writes of the controllers, which must not wake them.
@@ -200,6 +202,7 @@ impl Functions {
             installation: shared.installation.clone(),
             instance: shared.instance.clone(),
             operator_image: shared.operator_image.clone(),
+            max_concurrent_rollouts: shared.max_concurrent_rollouts,
             clock: shared.clock.clone(),
         });
         cluster.metrics().register(&shared.metrics);

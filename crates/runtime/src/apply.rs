@@ -15,8 +15,10 @@ use std::fmt::Debug;
 use std::marker::PhantomData;
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Pod;
 use kube::api::{
-    DeleteParams, GetParams, ListParams, ObjectList, Patch, PatchParams, PostParams, Preconditions,
+    DeleteParams, EvictParams, GetParams, ListParams, ObjectList, Patch, PatchParams, PostParams,
+    Preconditions,
 };
 use kube::{Client, Resource};
 use serde::Serialize;
@@ -134,15 +136,7 @@ impl Applier {
     pub async fn delete<K: Writable>(&self, observed: &K) -> Result<(), Error> {
         let target = Target::for_object(observed, "delete");
         let (uid, version) = target.preconditions(observed)?;
-        let params = DeleteParams {
-            preconditions: Some(Preconditions {
-                uid: Some(uid),
-                resource_version: Some(version),
-            }),
-            ..DeleteParams::background()
-        };
-        let request = target.build(target.request().delete(&target.key.name, &params))?;
-        self.send_delete(&target, request).await
+        self.delete_version::<K>(&target.key, &uid, &version).await
     }
 
     /// Reads an object from the API server, bypassing the informers; `None` if it does not exist.
@@ -217,6 +211,44 @@ impl Applier {
             preconditions: Some(Preconditions {
                 uid: Some(uid.to_owned()),
                 resource_version: None,
+            }),
+            ..DeleteParams::background()
+        };
+        let request = target.build(target.request().delete(&key.name, &params))?;
+        self.send_delete(&target, request).await
+    }
+
+    /// Evicts the pod with this UID. A budget that does not allow it is [`Error::is_eviction_refused`]; another pod of the same
+    /// name is a conflict. A pod that no longer exists is no error.
+    pub async fn evict(&self, key: &ObjectKey, uid: &str) -> Result<(), Error> {
+        let target = Target::for_key::<Pod>(key, "evict");
+        let params = EvictParams {
+            delete_options: Some(DeleteParams {
+                preconditions: Some(Preconditions {
+                    uid: Some(uid.to_owned()),
+                    resource_version: None,
+                }),
+                ..DeleteParams::default()
+            }),
+            ..EvictParams::default()
+        };
+        let request = target.build(target.request().evict(&key.name, &params))?;
+        self.send_delete(&target, request).await
+    }
+
+    /// Deletes exactly this version of the object with this UID; a newer one is a conflict. An object that no longer exists is
+    /// no error.
+    pub async fn delete_version<K: Writable>(
+        &self,
+        key: &ObjectKey,
+        uid: &str,
+        resource_version: &str,
+    ) -> Result<(), Error> {
+        let target = Target::for_key::<K>(key, "delete");
+        let params = DeleteParams {
+            preconditions: Some(Preconditions {
+                uid: Some(uid.to_owned()),
+                resource_version: Some(resource_version.to_owned()),
             }),
             ..DeleteParams::background()
         };

@@ -15,7 +15,7 @@ pub use policy::{
 };
 pub use status::{
     BlockerStatus, EtcdClusterStatus, MemberStatus, MembersStatus, PlanStatus, RefusedStep, RestoreProgress,
-    StepIntent, StepTarget,
+    RolloutMember, RolloutStatus, StepIntent, StepTarget,
 };
 pub use storage::{Medium, Retention, StorageSpec};
 pub use tls::{CertManagerTls, IssuerRef, ManagedTls, MemberSecrets, StaticTls, TlsPolicy};
@@ -52,6 +52,7 @@ pub const DEFAULT_REPOSITORY: &str = "quay.io/coreos/etcd";
     ),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase", description = "Current phase of the cluster"),
     printcolumn(name = "Ready", type_ = "string", json_path = ".status.readyMembers", description = "Ready members of the desired members"),
+    printcolumn(name = "Updated", type_ = "string", json_path = ".status.updatedMembers", description = "Members with the current pod template"),
     printcolumn(name = "Version", type_ = "string", json_path = ".status.currentVersion", description = "etcd version that all members run"),
     printcolumn(name = "Leader", type_ = "string", json_path = ".status.leader", description = "Member that is the raft leader"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp", description = "Time since the object was created"),

@@ -68,7 +68,12 @@ pub struct UpdatePolicy {
     /// Update strategy: Automatic restarts members one by one, OnDelete waits until a user deletes a pod, Paused rolls nothing out.
     #[serde(default)]
     pub strategy: UpdateStrategy,
-    /// Whether the version may be lowered by one minor version, if etcd supports it.
+    /// Seconds without progress of a restarted member after which the rollout counts as stalled. The other members keep
+    /// running. Default: 600.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = Rule::new("self >= 30 && self <= 86400").message("updates.progressDeadlineSeconds must be 30 to 86400; for example: progressDeadlineSeconds: 600"))]
+    pub progress_deadline_seconds: Option<i32>,
+    /// Whether the version may be lowered by one minor version, if etcd supports it. Not implemented yet: true is refused.
     #[serde(default)]
     pub allow_downgrade: bool,
 }
@@ -79,9 +84,9 @@ pub enum UpdateStrategy {
     /// The operator restarts members one by one, the leader last, and each only while the others hold quorum.
     #[default]
     Automatic,
-    /// A member takes the change when a user deletes its pod.
+    /// The pod template changes once that is safe, and a member takes it when a user deletes its pod.
     OnDelete,
-    /// No change is rolled out.
+    /// The pod template stays as it is, and no member is restarted.
     Paused,
 }
 

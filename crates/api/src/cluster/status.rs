@@ -65,6 +65,9 @@ pub struct EtcdClusterStatus {
     /// Ready members of the desired members, for example 2/3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_members: Option<String>,
+    /// Members with the current pod template of the members that have a pod, for example 2/3.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub updated_members: Option<String>,
     /// Label selector of the members' pods, for the scale subresource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<String>,
@@ -95,6 +98,9 @@ pub struct EtcdClusterStatus {
     /// deleted in that time, the operator recreates it from this template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub applied_template: Option<String>,
+    /// The change of the spec that is rolled out to the members, or was last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<RolloutStatus>,
     /// Spec hashes of the pod templates with which a voter was seen healthy, oldest first. A crash or an unreadable volume
     /// under a template that is not listed can have its cause in the template, so no member is replaced because of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -175,6 +181,38 @@ pub struct MemberStatus {
     #[serde(flatten)]
     #[schemars(skip)]
     pub later: BTreeMap<String, Value>,
+}
+
+/// The change of the spec that is rolled out to the members, or was last.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RolloutStatus {
+    /// etcd version of the change.
+    #[serde(default)]
+    pub target: String,
+    /// Spec hash of the change.
+    #[serde(default)]
+    pub hash: String,
+    /// Member that is being restarted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub current: Option<RolloutMember>,
+    /// When the change was first seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Time>,
+    /// When a member was last restarted or finished its restart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progressed_at: Option<Time>,
+}
+
+/// The member that a rollout restarts.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RolloutMember {
+    /// Name of the member.
+    pub name: String,
+    /// UID of the pod that is replaced.
+    #[serde(rename = "podUID")]
+    pub pod_uid: String,
 }
 
 /// What the operator is doing or waiting for.

@@ -63,6 +63,10 @@ reasons! {
         "The message shows why, and which field helps.";
     CorruptAlarm(User): "etcd has raised the alarm CORRUPT, and the data do not show which member is wrong.",
         "Find the wrong member with `etcdctl endpoint hashkv`. Have it replaced with the annotation that the message names.";
+    DataLivesWithPods(User): "Members keep their data in their pods, and a change of the spec would restart them.",
+        "Set the spec back, or restore a backup into a new EtcdCluster with `storage: {size: 8Gi}`.";
+    EncryptionSwitched(User): "A change of the spec switches TLS on or off for members that run.",
+        "Set `spec.TLS` back. Restore a backup into a new EtcdCluster with the other setting.";
     FetchContainerMissing(Waiting): "A pod was created without the container that fetches the backup.",
         "Nothing. The operator re-creates the pod.";
     FetchFailed(User): "A member cannot fetch the backup, and retrying does not help.",
@@ -101,6 +105,8 @@ reasons! {
         "Increase `spec.size` first.";
     OtherClusterResponds(User): "Another etcd cluster responds at the addresses of this one.",
         "Find out which cluster uses the addresses, and stop it.";
+    OtherMinorVersion(User): "The spec asks for another minor version than the members run.",
+        "Set `spec.version` back to the minor version that runs. This version of the operator changes the patch version only.";
     PermitUnused(Waiting): "A member may start and has not started.",
         "Nothing, unless it lasts. Then look at the log of its pod.";
     PodMissing(Waiting): "A member has no pod.",

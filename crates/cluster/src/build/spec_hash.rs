@@ -14,8 +14,28 @@ use crate::desired::{Compaction, Desired, Options, Pod, Storage, Tls};
 /// The annotation of the pod template, and so of every pod, with the hash of the intent it was made from.
 pub const ANNOTATION_SPEC_HASH: &str = "etcd.database.coreos.com/intent";
 
+/// Requests to restart the members without a change of the spec, each with the value that it was made with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RestartRequests {
+    /// By annotation of the `EtcdCluster`.
+    pub annotated: Option<String>,
+    /// By `kubectl rollout restart` of the StatefulSet.
+    pub by_kubectl: Option<String>,
+}
+
+impl RestartRequests {
+    /// The same with what was requested before where nothing is requested now: taking a request away restarts nobody.
+    #[must_use]
+    pub fn or(self, before: Self) -> Self {
+        Self {
+            annotated: self.annotated.or(before.annotated),
+            by_kubectl: self.by_kubectl.or(before.by_kubectl),
+        }
+    }
+}
+
 /// The hash. Taken apart in full, so that nobody adds a field without deciding whether it restarts members.
-pub fn spec_hash(desired: &Desired, version: &Version) -> String {
+pub fn spec_hash(desired: &Desired, version: &Version, restart: &RestartRequests) -> String {
     let Desired {
         name: _,
         size: _,
@@ -28,6 +48,7 @@ pub fn spec_hash(desired: &Desired, version: &Version) -> String {
         service: _,
         options,
         tls,
+        updates: _,
         replace_after: _,
         awaits_restore: _,
         without_effect: _,
@@ -41,6 +62,8 @@ pub fn spec_hash(desired: &Desired, version: &Version) -> String {
         "storage": storage_settings(storage),
         "options": etcd_settings(options),
         "tls": tls_settings(tls),
+        "restart": restart.annotated,
+        "restartedAt": restart.by_kubectl,
     })))
 }
 

@@ -15,9 +15,9 @@ use super::{
     container::{ETCD, INCARNATION, INSTALL},
     image::OperatorImage,
     labels::Map,
-    spec_hash::ANNOTATION_SPEC_HASH,
+    spec_hash::{ANNOTATION_SPEC_HASH, RestartRequests},
 };
-use etcd_operator_api::names::ANNOTATION_VERSION;
+use etcd_operator_api::names::{ANNOTATION_KUBECTL_RESTART, ANNOTATION_RESTART, ANNOTATION_VERSION};
 
 /// The annotation of the StatefulSet with the template as it was last applied, without what others added to it since.
 const ANNOTATION_TEMPLATE: &str = "etcd.database.coreos.com/template";
@@ -27,6 +27,8 @@ const ANNOTATION_TEMPLATE: &str = "etcd.database.coreos.com/template";
 pub struct StoredTemplates {
     template: PodTemplateSpec,
     claims: Option<Vec<PersistentVolumeClaim>>,
+    /// When `kubectl rollout restart` was last asked for it, as it wrote that.
+    restarted_at: Option<String>,
 }
 
 /// There is no number in it that would differ from itself. Of the very same one this spares the comparison.
@@ -55,6 +57,7 @@ impl StoredTemplates {
             ..claim
         };
         Self {
+            restarted_at: annotation(&set.spec.template, ANNOTATION_KUBECTL_RESTART).map(str::to_owned),
             template: applied.unwrap_or_else(|| set.spec.template.clone()),
             claims: Some(claims.into_iter().map(without_status).collect()),
         }
@@ -65,6 +68,7 @@ impl StoredTemplates {
         Some(Self {
             template: serde_json::from_str(template).ok()?,
             claims: None,
+            restarted_at: None,
         })
     }
 
@@ -81,6 +85,34 @@ impl StoredTemplates {
     /// The version of etcd in the template.
     pub fn version(&self) -> Option<&str> {
         annotation(&self.template, ANNOTATION_VERSION)
+    }
+
+    /// The requests to restart members that the template was made for.
+    pub fn template_restart_requests(&self) -> RestartRequests {
+        let of_template = |key| annotation(&self.template, key).map(str::to_owned);
+        RestartRequests {
+            annotated: of_template(ANNOTATION_RESTART),
+            by_kubectl: of_template(ANNOTATION_KUBECTL_RESTART),
+        }
+    }
+
+    /// The same with what `kubectl rollout restart` asks for since.
+    pub fn restart_requests(&self) -> RestartRequests {
+        let requested = RestartRequests {
+            annotated: None,
+            by_kubectl: self.restarted_at.clone(),
+        };
+        requested.or(self.template_restart_requests())
+    }
+
+    /// The size that the template's members may let their databases grow to, where it says so.
+    pub fn quota(&self) -> Option<u64> {
+        etcd_flags(etcd_container(&self.template)?)
+            .get("--quota-backend-bytes")
+            .copied()
+            .flatten()?
+            .parse()
+            .ok()
     }
 
     /// The image of the operator in the template.
@@ -250,7 +282,12 @@ fn keep_stored_template(
 ) -> PodTemplateSpec {
     let before = stored.metadata.take().unwrap_or_default();
     let mut metadata = wanted.metadata.unwrap_or_default();
-    for key in [ANNOTATION_SPEC_HASH, ANNOTATION_VERSION] {
+    for key in [
+        ANNOTATION_SPEC_HASH,
+        ANNOTATION_VERSION,
+        ANNOTATION_RESTART,
+        ANNOTATION_KUBECTL_RESTART,
+    ] {
         let annotations = metadata.annotations.get_or_insert_default();
         match before.annotations.as_ref().and_then(|before| before.get(key)) {
             Some(value) => annotations.insert(key.to_owned(), value.clone()),

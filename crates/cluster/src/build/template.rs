@@ -1,6 +1,7 @@
 //! The pod of a member, as the StatefulSet makes it.
 
-use etcd_operator_api::{names::ANNOTATION_VERSION, refusal::Refusal, reserved};
+use etcd_operator_api::names::{ANNOTATION_KUBECTL_RESTART, ANNOTATION_RESTART, ANNOTATION_VERSION};
+use etcd_operator_api::{refusal::Refusal, reserved};
 use k8s_openapi::{
     api::core::v1::{
         Affinity, LocalObjectReference, PodAffinityTerm, PodAntiAffinity, PodSpec, PodTemplateSpec,
@@ -37,8 +38,17 @@ pub(super) fn template(desired: &Desired, inputs: &BuildInputs) -> Result<PodTem
     annotations.insert(ANNOTATION_VERSION.to_owned(), inputs.version.to_string());
     annotations.insert(
         ANNOTATION_SPEC_HASH.to_owned(),
-        spec_hash(desired, &inputs.version),
+        spec_hash(desired, &inputs.version, &inputs.restart),
     );
+    let requests = [
+        (ANNOTATION_RESTART, &inputs.restart.annotated),
+        (ANNOTATION_KUBECTL_RESTART, &inputs.restart.by_kubectl),
+    ];
+    for (key, value) in requests {
+        if let Some(value) = value {
+            annotations.insert(key.to_owned(), value.clone());
+        }
+    }
     let template = PodTemplateSpec {
         metadata: Some(ObjectMeta {
             labels: Some(labels),
@@ -76,7 +86,7 @@ pub(super) fn template(desired: &Desired, inputs: &BuildInputs) -> Result<PodTem
 pub(super) fn live_metadata(template: &PodTemplateSpec, namespace: &str) -> ObjectMeta {
     let metadata = template.metadata.clone().unwrap_or_default();
     let mut annotations = metadata.annotations.unwrap_or_default();
-    annotations.retain(|key, _| !reserved::annotation(key));
+    annotations.retain(|key, _| !reserved::annotation(key) && key != ANNOTATION_KUBECTL_RESTART);
     ObjectMeta {
         namespace: Some(namespace.to_owned()),
         labels: metadata.labels,

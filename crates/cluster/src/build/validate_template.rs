@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use etcd_operator_api::refusal::Refusal;
 use etcd_operator_etcd::version::Version;
 
-use super::{BuildInputs, StateAnnotations, template::template};
+use super::{BuildInputs, RestartRequests, StateAnnotations, template::template};
 use crate::desired::Desired;
 use crate::plan::FetchContainer;
 
@@ -32,6 +32,8 @@ pub(crate) fn validate_template(desired: &Desired, version: &Version) -> Vec<Ref
         live_voters: 0,
         stored: None,
         may_update_template: true,
+        restart: RestartRequests::default(),
+        is_rolling_out: false,
         fetch_container: FetchContainer::Absent,
         is_restoring: false,
     };

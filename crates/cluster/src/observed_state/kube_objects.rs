@@ -42,7 +42,7 @@ pub fn read_pod(pod: &core::Pod, node_lost_since: Option<Timestamp>) -> Option<P
         resource_version: meta.resource_version.clone()?,
         node: spec.node_name.clone(),
         ip: status.pod_ip.as_deref().and_then(|ip| ip.parse().ok()),
-        ready: condition("Ready").is_some_and(|ready| ready.status == "True"),
+        ready: is_ready(pod),
         created: meta.creation_timestamp.as_ref().map(|time| time.0),
         deleting,
         incarnation: incarnation.unwrap_or_default(),
@@ -53,6 +53,7 @@ pub fn read_pod(pod: &core::Pod, node_lost_since: Option<Timestamp>) -> Option<P
             .and_then(|scheduled| scheduled.last_transition_time.as_ref())
             .map(|time| time.0),
         container: container(pod, &status),
+        is_crash_looping: is_crash_looping(&status),
         end: end(&status),
         node_lost_since,
         permit: permit.and_then(|permit| contract::read(permit.as_bytes()).ok()),
@@ -62,6 +63,17 @@ pub fn read_pod(pod: &core::Pod, node_lost_since: Option<Timestamp>) -> Option<P
         volume_position: volume_position(&status),
         has_single_success_probe: has_single_success_probe(spec),
     })
+}
+
+/// Whether Kubernetes sends clients to a pod.
+pub fn is_ready(pod: &core::Pod) -> bool {
+    let conditions = pod
+        .status
+        .iter()
+        .flat_map(|status| status.conditions.iter().flatten());
+    conditions
+        .filter(|condition| condition.type_ == "Ready")
+        .any(|condition| condition.status == "True")
 }
 
 /// What the container that brings the object of a restore does, if there is one.
@@ -146,6 +158,14 @@ fn container(pod: &core::Pod, status: &core::PodStatus) -> Container {
         }
         (reason, message) => Container::Waiting(StartDelay::from_kubelet(None, reason, message)),
     }
+}
+
+/// Whether the kubelet waits longer and longer before it starts the etcd container again.
+fn is_crash_looping(status: &core::PodStatus) -> bool {
+    let mut containers = status.container_statuses.iter().flatten();
+    let etcd = containers.find(|container| container.name == ETCD);
+    let waiting = etcd.and_then(|etcd| etcd.state.as_ref()?.waiting.as_ref());
+    waiting.is_some_and(|waiting| waiting.reason.as_deref() == Some("CrashLoopBackOff"))
 }
 
 /// How the etcd container ended the last time.

@@ -100,6 +100,8 @@ pub struct Pod {
     pub unscheduled_since: Option<Timestamp>,
     /// What its etcd container does.
     pub container: Container,
+    /// Whether that ended several times, and the kubelet waits before it starts it again.
+    pub is_crash_looping: bool,
     /// How that ended the last time, if it ever did.
     pub end: Option<End>,
     /// Since when its node does not answer, or the one that its volume is on is gone.

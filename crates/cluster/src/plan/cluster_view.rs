@@ -8,7 +8,7 @@ use etcd_operator_etcd::membership::{Known, Member, Role};
 use etcd_operator_etcd::url::PeerUrl;
 use etcd_operator_etcd::version::Version;
 
-use super::{bootstrap, replace_request};
+use super::{replace_request, rollout};
 use crate::observed_state::{
     CallClass, CallFailure, Container, Membership, MembershipFailure, ObservedCluster, ObservedMember,
     ObservedStatefulSet, Ordinal, Pod, QueryResult,
@@ -165,19 +165,6 @@ impl<'a> ClusterView<'a> {
             || grant.is_some_and(|grant| is_same_process(&grant.process, &grant.nonce))
     }
 
-    /// The pods that were made from another template than the one that the StatefulSet has now, by what the user asked for.
-    pub fn outdated_pods(&self) -> Vec<String> {
-        let made_for = self.observed.set.as_ref().and_then(|set| set.spec_hash.as_ref());
-        let members = self.observed.members.iter();
-        let outdated = members.filter(|(_, member)| {
-            let mut pods = member.pod.iter();
-            pods.any(|pod| pod.deleting.is_none() && bootstrap::has_other_spec_hash(pod, made_for))
-        });
-        outdated
-            .map(|(ordinal, _)| self.observed.name(*ordinal))
-            .collect()
-    }
-
     /// Whether a person gave up what lies on the volume at this place.
     pub fn is_discard_requested(&self, ordinal: Ordinal) -> bool {
         let claim = self.observed.member(ordinal).claim.as_ref();
@@ -258,6 +245,7 @@ impl<'a> ClusterView<'a> {
             self.record_served_specs(&mut persisted, known);
         }
         self.note_adopted_volumes(&mut persisted);
+        rollout::refresh(self, &mut persisted);
         persisted
     }
 

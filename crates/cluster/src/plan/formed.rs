@@ -6,15 +6,16 @@ use etcd_operator_etcd::membership::{Known, Role};
 use super::evidence::{Evidence, evidence, is_copied_without_consent};
 use super::grants::{self, PermitTerms};
 use super::{
-    ClusterView, FlowDecision, Reason, Step, adopt, alarms, diagnose, join, remove, replace, replace_request,
-    scale, template_retry, unknown_membership,
+    ClusterView, FlowDecision, Reason, RolloutState, Step, adopt, alarms, diagnose, join, remove, replace,
+    replace_request, rollout, scale, unknown_membership,
 };
 use crate::blocker::{Blocker, MemberProblem};
 use crate::observed_state::Ordinal;
 use crate::pending_operation::{Grant, Join, Operation};
+use crate::persisted_state::PersistedState;
 
 /// What to do with a cluster that exists.
-pub fn decide(view: &ClusterView<'_>) -> FlowDecision {
+pub fn decide(view: &ClusterView<'_>, persisted: &PersistedState) -> FlowDecision {
     let observed = view.observed;
     let operation = observed
         .persisted
@@ -28,7 +29,7 @@ pub fn decide(view: &ClusterView<'_>) -> FlowDecision {
             ..FlowDecision::without_operation(Reason::Hibernated, text)
         };
     }
-    if let Some(recreated) = template_retry::recreate_outdated_pod(view) {
+    if let Some(recreated) = rollout::recreate_stopped_pod(view, persisted) {
         return recreated;
     }
     let Some(known) = view.known() else {
@@ -51,6 +52,17 @@ pub fn decide(view: &ClusterView<'_>) -> FlowDecision {
         .or_else(|| scale::decide(view, known))
         .or_else(|| remove::discard_leftovers(view, known))
         .map(or_other_work);
+    // Pods that find no node hold up no change: it may be what lets them come.
+    let is_waiting = |others: &FlowDecision| others.operation.is_none() && others.step.is_none();
+    if others.as_ref().is_none_or(is_waiting)
+        && let Some(mut rollout) = rollout::decide(view, known, persisted)
+        && (rollout.step.is_some() || (others.is_none() && needs_user.is_none()))
+    {
+        let waits = others.into_iter().chain(needs_user);
+        let blockers = waits.flat_map(|waiting| waiting.explanation.blockers);
+        rollout.explanation.blockers.extend(blockers);
+        return rollout;
+    }
     match (others, needs_user) {
         (Some(others), None) => others,
         (Some(mut others), Some(waiting)) if others.step.is_some() => {
@@ -60,7 +72,7 @@ pub fn decide(view: &ClusterView<'_>) -> FlowDecision {
         (_, Some(waiting)) => waiting,
         (None, None) => alarms::decide(view, known)
             .or_else(|| replace_request::report_unknown_member(view, known))
-            .unwrap_or_else(|| idle(view, known)),
+            .unwrap_or_else(|| idle(view, known, persisted)),
     }
 }
 
@@ -85,7 +97,7 @@ fn other_work(view: &ClusterView<'_>, known: &Known, begun: &FlowDecision) -> Op
 }
 
 /// Nothing is to be done. That is not to say that all is well.
-fn idle(view: &ClusterView<'_>, known: &Known) -> FlowDecision {
+fn idle(view: &ClusterView<'_>, known: &Known, persisted: &PersistedState) -> FlowDecision {
     let unhealthy = known.voters().filter(|voter| !view.is_healthy(known, voter));
     let silent: Vec<_> = unhealthy
         .map(|voter| {
@@ -98,6 +110,7 @@ fn idle(view: &ClusterView<'_>, known: &Known) -> FlowDecision {
         .collect();
     if silent.is_empty() {
         return report_deleted_volumes(view, known)
+            .or_else(|| report_blocked_rollout(view, persisted))
             .unwrap_or_else(|| FlowDecision::without_operation(Reason::Converged, "All is as asked for."));
     }
     let text = "Waiting for voters to be well again: nothing shows that their data are gone.";
@@ -128,7 +141,16 @@ fn report_deleted_volumes(view: &ClusterView<'_>, known: &Known) -> Option<FlowD
     Some(FlowDecision::without_operation(Reason::Blocked, text).with_blockers(warnings))
 }
 
-fn describe_unhealthy(view: &ClusterView<'_>, ordinal: Ordinal) -> MemberProblem {
+/// All are well, and the spec asks for a change that cannot be rolled out before the user acts.
+fn report_blocked_rollout(view: &ClusterView<'_>, persisted: &PersistedState) -> Option<FlowDecision> {
+    let RolloutState::Blocked(blocker) = rollout::state(view, persisted) else {
+        return None;
+    };
+    let text = "All members are healthy, and a change of the spec cannot be rolled out.";
+    Some(FlowDecision::without_operation(Reason::Blocked, text).with_blockers(vec![blocker]))
+}
+
+pub fn describe_unhealthy(view: &ClusterView<'_>, ordinal: Ordinal) -> MemberProblem {
     match view.observed.member(ordinal).status() {
         Some(status) if status.leader.is_none() => MemberProblem::NoLeader,
         Some(status) => MemberProblem::Lagging {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use etcd_operator_api::contract::RestoreIntent;
 
-use super::{ClusterView, await_restore, bootstrap_retry, restore, template_retry};
+use super::{ClusterView, await_restore, bootstrap_retry, restore, rollout};
 use crate::observed_state::Ordinal;
 use crate::pending_operation::Operation;
 use crate::persisted_state::PersistedState;
@@ -24,6 +24,8 @@ pub struct ObjectLayout {
     pub voter_ordinals: BTreeSet<Ordinal>,
     /// Whether the pods may be made from what is asked for by now.
     pub may_update_template: bool,
+    /// Whether members are restarted one by one.
+    pub is_rolling_out: bool,
     /// What the pods bring onto their volumes before they start.
     pub fetch_container: FetchContainer,
     /// Whether a restore stands: nothing else of the pods changes then.
@@ -59,6 +61,7 @@ impl ObjectLayout {
             voter_count: voter_ordinals.len(),
             voter_ordinals,
             may_update_template: may_update_template(view, persisted),
+            is_rolling_out: rollout::outdated_pods(view).next().is_some(),
             fetch_container: FetchContainer::Absent,
             is_restoring: false,
         };
@@ -73,7 +76,7 @@ impl ObjectLayout {
 /// have been corrected.
 fn may_update_template(view: &ClusterView<'_>, persisted: &PersistedState) -> bool {
     if persisted.has_formed() {
-        return template_retry::is_template_unserved(view, persisted);
+        return rollout::may_update_template(view, persisted);
     }
     match persisted.pending.as_ref().map(|pending| &pending.operation) {
         None | Some(Operation::StartOver) => true,

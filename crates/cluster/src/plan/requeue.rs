@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Reason;
+use super::{PendingCause, Reason, RolloutState};
 use crate::observed_state::{Container, ObservedCluster};
 use crate::persisted_state::PersistedState;
 
@@ -19,17 +19,26 @@ pub fn requeue_after(
     persisted: &PersistedState,
     reason: Reason,
     has_step: bool,
+    rollout: &RolloutState,
 ) -> Duration {
     match reason {
+        Reason::Converged if matches!(rollout, RolloutState::Pending(PendingCause::OtherClusters)) => {
+            PATIENCE
+        }
         Reason::Converged | Reason::Paused | Reason::Invalid | Reason::Hibernated => IDLE,
         _ if persisted.differs_in_more_than_progress(&observed.persisted) => Duration::ZERO,
         Reason::Bootstrapping | Reason::Scaling | Reason::Recovering if !has_running_pod(observed) => IDLE,
         Reason::Restoring if !has_running_pod(observed) => PATIENCE,
+        Reason::RollingOut if !has_step && matches!(rollout, RolloutState::Stalled { .. }) => PATIENCE,
         // A pod may find no node for days.
         Reason::Scaling | Reason::Recovering if !has_step && !has_running_target(observed, persisted) => {
             PATIENCE
         }
-        Reason::Bootstrapping | Reason::Scaling | Reason::Recovering | Reason::Restoring => SOON,
+        Reason::Bootstrapping
+        | Reason::Scaling
+        | Reason::Recovering
+        | Reason::RollingOut
+        | Reason::Restoring => SOON,
         Reason::AwaitingRestore => IDLE,
         Reason::Waiting
         | Reason::Blocked

@@ -20,6 +20,7 @@ mod replace;
 mod restore;
 mod restore_ends;
 mod restore_props;
+mod rollout;
 mod scale;
 mod scene;
 mod stable;

@@ -12,7 +12,7 @@ use etcd_operator_runtime::key::ObjectKey;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::ResourceExt as _;
 
-use crate::build::{self, BuildInputs, Objects, OperatorImage, PendingChange, StateAnnotations, spec_hash};
+use crate::build::{self, BuildInputs, Objects, OperatorImage, PendingChange, StateAnnotations};
 use crate::desired::Desired;
 use crate::observe::{Observation, is_own_set, is_owned};
 use crate::plan::Plan;
@@ -50,9 +50,7 @@ impl DesiredObjects {
 /// The pending change of a cluster whose objects are left as they are: nothing is built to compare the settings with.
 pub fn pending_change(observation: &Observation) -> Option<PendingChange> {
     let stored = observation.stored.as_ref()?;
-    let desired = &observation.observed.desired;
-    let version = desired.version(stored.version().and_then(|version| version.parse().ok()).as_ref());
-    let is_changed = stored.spec_hash() != Some(spec_hash(desired, &version).as_str());
+    let is_changed = stored.spec_hash() != Some(observation.observed.wanted_spec_hash.as_str());
     is_changed.then(|| PendingChange::Spec(Vec::new()))
 }
 
@@ -88,16 +86,13 @@ pub fn build_inputs(plan: &Plan, observation: &Observation, image: &OperatorImag
         },
         replicas: u8::try_from(layout.replicas).unwrap_or(u8::MAX),
         accepts_clients: layout.accepts_clients,
-        version: observed.desired.version(
-            stored
-                .as_ref()
-                .and_then(|stored| stored.version()?.parse().ok())
-                .as_ref(),
-        ),
+        version: observed.wanted_version.clone(),
         operator_image: image.clone(),
         live_voters: layout.voter_count,
         // While a restore stands the template changes by what the restore needs, and by nothing else.
         may_update_template: layout.may_update_template && !layout.is_restoring,
+        restart: observation.restart.clone(),
+        is_rolling_out: layout.is_rolling_out,
         stored,
         fetch_container: layout.fetch_container.clone(),
         is_restoring: layout.is_restoring,

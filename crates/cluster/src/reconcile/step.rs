@@ -16,6 +16,9 @@ use crate::pending_operation::Operation;
 use crate::plan::{Plan, Reason, Step};
 use crate::status::StatusInputs;
 
+/// For how long an eviction may be refused before that is reported.
+const EVICTION_PATIENCE: Duration = Duration::from_mins(1);
+
 /// The same with what made it necessary to replace a member, where one is replaced.
 fn with_cause(text: String, plan: &Plan) -> String {
     match plan.persisted.pending.as_ref().map(|pending| &pending.operation) {
@@ -83,6 +86,22 @@ impl Reconciler {
             Outcome::Stale(why) => {
                 debug!(cluster = %key, %why, "looked at anew");
                 Ok(Wake::After(Duration::ZERO))
+            }
+            Outcome::EvictionRefused(why) => {
+                let refused_for = plan.persisted.rollout.as_ref().map(|rollout| {
+                    let since = observed.now.duration_since(rollout.progressed_at);
+                    Duration::try_from(since).unwrap_or_default()
+                });
+                // Right after another member has come back the budget does not know it yet.
+                if refused_for.is_some_and(|refused_for| refused_for >= EVICTION_PATIENCE) {
+                    let status_inputs = StatusInputs {
+                        refused_step: Some(why.clone()),
+                        ..status_inputs.clone()
+                    };
+                    self.write_status(stored, observed, plan, &status_inputs).await?;
+                }
+                debug!(cluster = %key, %why, "the API server evicts no pod now");
+                Ok(Wake::After(plan.requeue_after.max(RETRY_SOON)))
             }
             Outcome::Waits(why) => {
                 debug!(cluster = %key, %why, "etcd lets the step wait");

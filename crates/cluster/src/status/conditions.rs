@@ -8,15 +8,12 @@ use etcd_operator_etcd::policy::{self, Verdict};
 use etcd_operator_etcd::version::Version;
 
 use super::hibernation_exit::HibernationExit;
-use super::{StatusInputs, backups, events, step_failure};
+use super::{StatusInputs, backups, events, rollout, step_failure};
 use crate::blocker;
-use crate::build::PendingChange;
 use crate::desired::Desired;
 use crate::persisted_state::Restore;
-use crate::plan::{ClusterView, Plan, Reason, majority};
+use crate::plan::{ClusterView, Plan, Reason, RolloutState, majority};
 
-/// The reason while the spec has changes that no member runs.
-const PENDING: &str = "Pending";
 /// The reason while the API server refuses the next step.
 const STEP_REFUSED: &str = "StepRefused";
 /// What there is to know of a cluster that is well and bears no failure.
@@ -93,6 +90,7 @@ pub fn findings(
         Reason::Bootstrapping,
         Reason::Scaling,
         Reason::Recovering,
+        Reason::RollingOut,
         Reason::Restoring,
     ]);
     let running = view.oldest_running_version();
@@ -139,10 +137,8 @@ pub fn findings(
         (false, true) => add(ConditionType::Available, false, "NoQuorum", &elsewhere),
         (false, false) => add(ConditionType::Available, false, "NotFormed", &elsewhere),
     }
-    let pending = match &inputs.pending {
-        Some(PendingChange::Spec(settings)) if reason != Reason::Converged => {
-            format!(" {}", pending(settings, &observed.desired, running))
-        }
+    let pending = match rollout::pending_text(view, plan, inputs) {
+        Some(pending) if !is(&[Reason::Converged, Reason::RollingOut]) => format!(" {pending}"),
         _ => String::new(),
     };
     let refused_step = step_failure::refused_step(inputs, before_status.plan.as_ref());
@@ -159,8 +155,8 @@ pub fn findings(
         );
     } else {
         let text = format!("{text}{pending}{refused}");
-        let reason = match &inputs.pending {
-            Some(PendingChange::Spec(_)) if reason == Reason::Converged => PENDING,
+        let reason = match plan.rollout {
+            RolloutState::Held | RolloutState::Pending(_) if reason == Reason::Converged => rollout::PENDING,
             _ => reason.as_str(),
         };
         add(ConditionType::Progressing, works, reason, &text);
@@ -265,30 +261,10 @@ pub fn findings(
         && inputs.refusals.is_empty()
         && reason != Reason::Hibernated
     {
-        findings.push(rolled_out(view, inputs, running));
+        findings.push(rollout::finding(view, plan, inputs));
     }
     findings.extend(readiness(view, plan, inputs, refused_step.as_ref(), &findings));
     findings
-}
-
-/// Whether every member runs the current spec.
-fn rolled_out(view: &ClusterView<'_>, inputs: &StatusInputs<'_>, running: Option<&Version>) -> Finding {
-    let desired = &view.observed.desired;
-    let outdated = view.outdated_pods();
-    let (is_rolled_out, reason, message) = match &inputs.pending {
-        Some(PendingChange::Spec(settings)) => (false, PENDING, pending(settings, desired, running)),
-        Some(PendingChange::Operator) | None if !outdated.is_empty() => {
-            let names = outdated.join(", ");
-            let text = format!(
-                "An earlier pod template is in use ({names}): this version of the operator does not roll changes out to running members. Each takes the current template when its pod is re-created."
-            );
-            (false, PENDING, text)
-        }
-        Some(PendingChange::Operator) | None => {
-            (true, "UpToDate", "Every member runs the current spec.".to_owned())
-        }
-    };
-    finding(ConditionType::RolledOut, is_rolled_out, reason, message)
 }
 
 /// `Ready`, `Reconciling` and `Stalled`, from the plan and the other conditions. The gravest one gives reason and message.
@@ -325,6 +301,7 @@ fn readiness(
         | Reason::Bootstrapping
         | Reason::Scaling
         | Reason::Recovering
+        | Reason::RollingOut
         | Reason::Restoring
         | Reason::AwaitingRestore
         | Reason::Waiting
@@ -337,10 +314,20 @@ fn readiness(
         let obstacles = [
             find(ConditionType::NameConflict, Truth::True),
             find(ConditionType::Applied, Truth::False),
-            find(ConditionType::RolledOut, Truth::False).filter(|_| readiness == Readiness::Ready),
+            find(ConditionType::RolledOut, Truth::False).filter(|_| {
+                let is_stalled = matches!(plan.rollout, RolloutState::Stalled { .. });
+                is_stalled || (readiness == Readiness::Ready && rollout::needs_user(&plan.rollout))
+            }),
         ];
         if let Some(obstacle) = obstacles.into_iter().flatten().next() {
             return Readiness::Stalled.findings(obstacle.reason, &obstacle.message);
+        }
+        let is_rolling_out = matches!(plan.rollout, RolloutState::RollingOut | RolloutState::Pending(_));
+        if let Some(rolled_out) = find(ConditionType::RolledOut, Truth::False)
+            && is_rolling_out
+            && reason == Reason::Converged
+        {
+            return Readiness::Reconciling.findings(rolled_out.reason, &rolled_out.message);
         }
     }
     readiness.findings(reason.as_str(), &plan.explanation.text)
@@ -358,42 +345,14 @@ fn is_as_asked(plan: &Plan, desired: &Desired, findings: &[Finding]) -> bool {
         && has(ConditionType::RolledOut, Truth::True)
 }
 
-/// Which changes of the spec no member runs, and what that means. The settings are empty where they were not compared.
-fn pending(settings: &[String], desired: &Desired, running: Option<&Version>) -> String {
-    let wanted = desired.image.version();
-    let version = wanted.zip(running).filter(|(wanted, running)| wanted != running);
-    let version =
-        version.map(|(wanted, running)| format!(" (members run etcd {running}, the spec asks for {wanted})"));
-    let of_settings = match settings {
-        [] => "changes of the spec".to_owned(),
-        settings => format!("changes of {}", settings.join(", ")),
-    };
-    format!(
-        "Pending {of_settings}{}: this version of the operator does not roll changes out to running members.",
-        version.unwrap_or_default()
-    )
-}
-
-/// The version that is asked for while another one runs.
-pub fn target_version(view: &ClusterView<'_>, inputs: &StatusInputs<'_>) -> Option<Version> {
-    let wanted = view.observed.desired.image.version()?;
-    let is_another = view
-        .oldest_running_version()
-        .is_some_and(|running| running != wanted);
-    let is_pending = matches!(inputs.pending, Some(PendingChange::Spec(_)));
-    (is_pending && is_another).then(|| wanted.clone())
-}
-
 /// What is done or waited for, without what is in its way.
 pub fn summarize(view: &ClusterView<'_>, plan: &Plan, inputs: &StatusInputs<'_>) -> String {
-    match (plan.explanation.reason, &inputs.pending) {
-        (reason, _) if step_failure::is_crd_outdated(reason, inputs) => {
-            step_failure::CRD_OUTDATED_MESSAGE.to_owned()
-        }
-        (Reason::Converged, Some(PendingChange::Spec(settings))) => {
-            let pending = pending(settings, &view.observed.desired, view.oldest_running_version());
-            format!("All members are healthy. {pending}")
-        }
+    let reason = plan.explanation.reason;
+    if step_failure::is_crd_outdated(reason, inputs) {
+        return step_failure::CRD_OUTDATED_MESSAGE.to_owned();
+    }
+    match rollout::pending_text(view, plan, inputs) {
+        Some(pending) if reason == Reason::Converged => format!("All members are healthy. {pending}"),
         _ => plan.explanation.text.clone(),
     }
 }

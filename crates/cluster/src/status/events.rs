@@ -10,6 +10,7 @@ use etcd_operator_api::condition::{self, ConditionType, Truth};
 use etcd_operator_api::cluster::RestoreProgress;
 use etcd_operator_runtime::events::Severity;
 
+use super::rollout;
 use crate::persisted_state::Phase;
 use crate::plan::Reason;
 
@@ -96,7 +97,8 @@ pub fn transitions(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> Vec
         hibernation_transition(before, after),
         restore_transition(before, after),
     ];
-    all.into_iter().flatten().collect()
+    let rollout = rollout::transitions(before, after);
+    all.into_iter().flatten().chain(rollout).collect()
 }
 
 /// Whether it is left alone from now on, or is not any more.

@@ -20,6 +20,8 @@ const AWAITS: &str = "spec.bootstrap.awaitRestore";
 const PAUSED: &str = "spec.paused";
 /// Not about objects either: it decides when a member is replaced.
 const PATIENCE: &str = "spec.recovery.replaceAfter";
+/// How changes reach running members, which no object says.
+const UPDATES: [&str; 2] = ["spec.updates.progressDeadlineSeconds", "spec.updates.strategy"];
 
 fn bases() -> Vec<Value> {
     let object = |spec: Value| json!({"apiVersion": "etcd.database.coreos.com/v1beta2", "kind": "EtcdCluster", "metadata": {"name": "c"}, "spec": spec});
@@ -55,6 +57,12 @@ fn every_field_of_the_spec_reaches_an_object() {
         bases: bases(),
         hear,
     };
-    let elsewhere = [&[AWAITS, PAUSED], WITHOUT_EFFECT.as_slice(), &[PATIENCE]].concat();
+    let elsewhere = [
+        &[AWAITS, PAUSED],
+        WITHOUT_EFFECT.as_slice(),
+        &[PATIENCE],
+        &UPDATES,
+    ]
+    .concat();
     assert_eq!(wishes.silent(180), elsewhere);
 }

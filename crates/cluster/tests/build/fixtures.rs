@@ -62,6 +62,8 @@ pub fn inputs(desired: &Desired) -> BuildInputs {
         live_voters: desired.size.get().into(),
         stored: None,
         may_update_template: false,
+        restart: etcd_operator_cluster::build::RestartRequests::default(),
+        is_rolling_out: false,
         fetch_container: FetchContainer::Absent,
         is_restoring: false,
     }

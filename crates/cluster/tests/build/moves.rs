@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use etcd_operator_cluster::build::{BuildInputs, Objects, PendingChange, StoredTemplates, build, spec_hash};
+use etcd_operator_cluster::build::{
+    BuildInputs, Objects, PendingChange, RestartRequests, StoredTemplates, build, spec_hash,
+};
 use etcd_operator_cluster::{observed_state::kube_objects, trim};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
@@ -26,7 +28,7 @@ fn over(before: &Value, spec: &Value, change: impl Fn(&mut BuildInputs)) -> (Obj
 fn hash(spec: &Value) -> String {
     let desired = asks(spec);
     let version = desired.version(None);
-    spec_hash(&desired, &version)
+    spec_hash(&desired, &version, &RestartRequests::default())
 }
 
 #[test]

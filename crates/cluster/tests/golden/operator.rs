@@ -86,6 +86,7 @@ pub async fn operate(client: kube::Client) {
         operator_image: Ok("registry.example.com/etcd-operator:0.1.0"
             .parse()
             .expect("an image")),
+        max_concurrent_rollouts: 5,
         clock: clock.clone(),
     })
     .function();

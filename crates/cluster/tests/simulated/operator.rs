@@ -152,6 +152,7 @@ async fn operate(
         installation: "simulated".to_owned(),
         instance,
         operator_image: Ok("etcd-operator:simulated".parse().expect("an image")),
+        max_concurrent_rollouts: 5,
         clock: clock.clone(),
     })
     .function();

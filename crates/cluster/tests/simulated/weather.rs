@@ -287,8 +287,17 @@ pub fn is_latched(sim: &Simulation) -> bool {
     sim.look(NAME, |cluster| cluster["status"]["clusterID"].is_string()) == Some(true)
 }
 
+/// Whether every member runs the current spec, or nobody says otherwise.
+fn is_rolled_out(sim: &Simulation) -> bool {
+    let conditions = status(sim)["conditions"].clone();
+    let mut conditions = conditions.as_array().into_iter().flatten();
+    let found = conditions.find(|condition| condition["type"] == "RolledOut");
+    found.is_none_or(|condition| condition["status"] == "True")
+}
+
 pub async fn converges(sim: &Simulation, size: u8, when: &str) -> bool {
-    let is_whole = sim.until(PATIENCE, |sim| sim.is_whole(NAME, size)).await;
+    let is_as_asked = |sim: &Simulation| sim.is_whole(NAME, size) && is_rolled_out(sim);
+    let is_whole = sim.until(PATIENCE, is_as_asked).await;
     if !is_whole {
         let plan = status(sim)["plan"].to_string();
         sim.ledger()

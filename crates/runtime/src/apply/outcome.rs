@@ -86,6 +86,21 @@ impl Error {
     }
 }
 
+impl Error {
+    /// Whether the API server does not evict a pod now: a budget does not allow it, or more than one applies to the pod.
+    pub fn is_eviction_refused(&self) -> bool {
+        let Self::Api { verb, source, .. } = self else {
+            return false;
+        };
+        *verb == "evict" && matches!(&**source, kube::Error::Api(status) if matches!(status.code, 429 | 500))
+    }
+
+    /// Whether the object has changed since it was observed.
+    pub fn is_conflict(&self) -> bool {
+        matches!(self, Self::Api { source, .. } if matches!(&**source, kube::Error::Api(status) if status.code == 409))
+    }
+}
+
 impl Classified for Error {
     fn class(&self) -> Class {
         match self {

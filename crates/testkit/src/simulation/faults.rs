@@ -105,6 +105,10 @@ pub enum Fault {
     Hibernate(Duration),
     /// A user wants nothing done for a while.
     Pause(Duration),
+    /// A user changes the environment of etcd, which reaches members by a restart.
+    ChangePods(u64),
+    /// A user names an image whose etcd dies of every volume, and sets it back after a while.
+    BadImage(Duration),
 }
 
 /// What befalls a learner that has caught up, right before it would get its vote.
@@ -235,7 +239,7 @@ impl Schedule {
             "persistentvolumeclaims",
             "pods",
         ];
-        Some(match chance.below(60) {
+        Some(match chance.below(66) {
             0 | 1 => Fault::Kill(member),
             2 => Fault::Stop(member, short),
             3 => Fault::Part(member, short),
@@ -279,6 +283,9 @@ impl Schedule {
                 *chance.pick(&[403, 422])?,
                 1 + u32::try_from(chance.below(12)).unwrap_or(0),
             ),
+            60..=63 => Fault::ChangePods(chance.below(4)),
+            64 | 65 if self.has_person => Fault::BadImage(long),
+            64 | 65 => Fault::ChangePods(chance.below(4)),
             55 => Fault::Clone(member, other),
             56 => Fault::Swap(member, other),
             _ => match chance.pick(&self.sizes) {
@@ -349,6 +356,7 @@ impl Fault {
             | Self::Slow(time)
             | Self::Nameless(time)
             | Self::Hibernate(time)
+            | Self::BadImage(time)
             | Self::Pause(time) => *time,
             _ => Duration::ZERO,
         }

@@ -15,6 +15,7 @@ use super::tally::flow;
 use super::{NAMESPACE, Simulation};
 use crate::chance::{Chance, mixed};
 use crate::fake::{self, Matching};
+use crate::machine::MISREADING_REPOSITORY;
 
 /// How long after the last fault everything is left to itself: what follows from it may begin late.
 const AFTERMATH: Duration = Duration::from_secs(20);
@@ -108,6 +109,8 @@ impl Simulation {
             // Whoever is given up goes soon, and is missed like one without data.
             Fault::GiveUp(_) => is_latched && !schedule.is_fleeting && (is_sound || voters == 1),
             Fault::DeleteChild("StatefulSet") | Fault::Hibernate(_) => is_latched && !schedule.is_fleeting,
+            // Members whose data live with their pods are not restarted, and a bad image of theirs would take it.
+            Fault::ChangePods(_) | Fault::BadImage(_) => is_latched && !schedule.is_fleeting,
             Fault::Evict(_) | Fault::LoseNode(..) | Fault::CutKubelet(..) => !schedule.is_fleeting,
             _ => true,
         }
@@ -269,6 +272,20 @@ impl Simulation {
                 let cluster = cluster.to_owned();
                 self.later(time, move |this| {
                     this.edit(&cluster, |spec| spec["paused"] = json!(false));
+                });
+            }
+            Fault::ChangePods(number) => self.edit(cluster, |spec| {
+                spec["pod"]["etcdEnv"] = json!([{"name": "CHANGE", "value": number.to_string()}]);
+            }),
+            Fault::BadImage(time) => {
+                self.edit(cluster, |spec| spec["repository"] = json!(MISREADING_REPOSITORY));
+                let cluster = cluster.to_owned();
+                self.later(time, move |this| {
+                    this.edit(&cluster, |spec| {
+                        if let Some(spec) = spec.as_object_mut() {
+                            spec.remove("repository");
+                        }
+                    });
                 });
             }
             Fault::GiveUp(member) => self.give_up(cluster, &member),

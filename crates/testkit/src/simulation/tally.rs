@@ -13,7 +13,7 @@ use crate::fake::{Route, Verb};
 use crate::gate::Side;
 
 /// Calls by which an operator changes what is there.
-pub const STEPS: [&str; 13] = [
+pub const STEPS: [&str; 14] = [
     "TakeOver",
     "Permit Bootstrap",
     "Permit Join",
@@ -24,6 +24,7 @@ pub const STEPS: [&str; 13] = [
     "MoveLeader",
     "MemberRemove",
     "DeletePod",
+    "EvictPod",
     "ForceDeletePod",
     "DeleteClaim",
     "WriteStatus",
@@ -139,6 +140,7 @@ pub(crate) fn name(route: Option<&Route>, sent: &Value) -> String {
         ("etcdclusters", "status", verb) if verb.writes() => "WriteStatus".to_owned(),
         ("pods", "", Verb::Delete) if is_forced(sent) => "ForceDeletePod".to_owned(),
         ("pods", "", Verb::Delete) => "DeletePod".to_owned(),
+        ("pods", "eviction", Verb::Create) => "EvictPod".to_owned(),
         ("persistentvolumeclaims", "", Verb::Delete) => "DeleteClaim".to_owned(),
         ("pods", _, verb) if verb.writes() => match annotation(ANNOTATION_PERMIT).map(mode) {
             Some(mode) => format!("Permit {mode}"),

@@ -32,7 +32,7 @@ pub fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState, mut restor
     let Some(known) = view.known() else {
         // No client has seen these data: they can be made once more.
         return swap::restart_if_quorum_lost(view, persisted, &restore)
-            .unwrap_or_else(|| formed::decide(view));
+            .unwrap_or_else(|| formed::decide(view, persisted));
     };
     let has_quorum = view.healthy_voters(known).len() >= majority(known.voters().count());
     if has_quorum && let Some(decision) = alarms(view, known) {
@@ -52,7 +52,7 @@ pub fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState, mut restor
         );
         return keep(FlowDecision::without_operation(Reason::Restoring, text).with_step(step));
     }
-    let regular = formed::decide(view);
+    let regular = formed::decide(view, persisted);
     if regular.step.is_some()
         || regular.operation.is_some()
         || regular.explanation.reason != Reason::Converged

@@ -224,6 +224,8 @@ fn another_version_that_is_asked_for_is_named() {
         repository: "r".to_owned(),
         version: Some("3.7.0".parse().expect("a version")),
     };
+    scene.edited("edited");
+    scene.observed.wanted_version = "3.7.0".parse().expect("a version");
     let pending = StatusInputs {
         pending: Some(PendingChange::Spec(vec!["version".to_owned()])),
         ..status_inputs()
@@ -233,13 +235,14 @@ fn another_version_that_is_asked_for_is_named() {
     let why = status.plan.and_then(|plan| plan.why).expect("a text");
     assert_eq!(
         why,
-        "All members are healthy. Pending changes of version (members run etcd 3.6.16, the spec asks for 3.7.0): this version of the operator does not roll changes out to running members."
+        "All members are healthy, and a change of the spec cannot be rolled out."
     );
 }
 
 #[test]
 fn what_is_asked_for_and_not_done_is_not_called_done() {
-    let scene = Scene::formed(3);
+    let mut scene = Scene::formed(3);
+    scene.pending_from_before("edited");
     let pending = StatusInputs {
         pending: Some(PendingChange::Spec(vec!["version".to_owned()])),
         ..status_inputs()
@@ -259,11 +262,11 @@ fn what_is_asked_for_and_not_done_is_not_called_done() {
     assert_eq!(
         status.reason.as_deref(),
         Some(
-            "All members are healthy. Pending changes of version: this version of the operator does not roll changes out to running members."
+            "All members are healthy. Pending changes of version: the change was pending when an operator took over that rolls changes out, so it waits for your word. Edit the spec, or annotate this EtcdCluster with etcd.database.coreos.com/restart and any value."
         )
     );
 
-    let status = status_with(&scene, &status_inputs(), None);
+    let status = status_with(&Scene::formed(3), &status_inputs(), None);
     for (type_, status_value) in [
         (ConditionType::RolledOut, "True"),
         (ConditionType::Ready, "True"),

@@ -54,7 +54,9 @@ fn ordinal_at(step: &Step) -> Option<Ordinal> {
         }
         Step::MoveLeader { from, .. } => Some(*from),
         Step::Remove { ordinal, .. } => *ordinal,
-        Step::DeletePod { pod, .. } => Some(pod.ordinal),
+        Step::DeletePod { pod, .. } | Step::RestartPod { pod, .. } | Step::DeleteStoppedPod { pod, .. } => {
+            Some(pod.ordinal)
+        }
         Step::Permit(_) | Step::FencePods(_) | Step::Disarm(_) => None,
     }
 }
@@ -95,7 +97,16 @@ fn keeps_quorum(observed: &ObservedCluster, step: &Step) -> Result<(), TestCaseE
             let to = voters(known).find(|voter| voter.id == *to);
             prop_assert!(to.is_some_and(|to| is_healthy(observed, known, to)), "{step:?}");
         }
-        Step::DeletePod { pod, .. } => {
+        // The others decide without it, unless there are too few to do without any.
+        Step::RestartPod { pod, .. } => {
+            let member = observed.etcd_member(pod.ordinal);
+            let left = well_without(observed, known, member.map(|member| member.id));
+            prop_assert!(
+                left + 1 >= count && (count < 3 || left >= quorum(count)),
+                "{step:?}"
+            );
+        }
+        Step::DeletePod { pod, .. } | Step::DeleteStoppedPod { pod, .. } => {
             let member = observed.etcd_member(pod.ordinal);
             prop_assert!(
                 !member.is_some_and(|member| is_healthy(observed, known, member)),

@@ -5,11 +5,12 @@ use etcd_operator_api::contract::Verdict;
 use etcd_operator_api::{EtcdClusterStatus, condition};
 use etcd_operator_etcd::status::{Alarm, AlarmKind};
 
-use super::explanations::{condition_of, status_inputs, status_of, status_with};
+use super::explanations::{status_inputs, status_of, status_with};
 use super::follow;
 use super::scene::{Scene, id};
 use crate::blocker::{Blocker, MemberProblem, need_user};
 use crate::build::PendingChange;
+use crate::desired::Size;
 use crate::status::StatusInputs;
 
 /// The condition that holds, with its reason.
@@ -86,16 +87,18 @@ fn a_voter_that_only_the_user_can_repair_needs_the_user() {
 #[test]
 fn a_pending_change_hides_neither_work_nor_a_lost_quorum() {
     let mut scene = Scene::formed(3);
+    scene.pending_from_before("edited");
     assert_eq!(
         readiness(&status_with(&scene, &pending(), None)),
         "Stalled Pending"
     );
-    scene.asks_for(5);
+    scene.observed.desired.size = Size::saturating_new(5);
     assert_eq!(
         readiness(&status_with(&scene, &pending(), None)),
         "Reconciling Waiting"
     );
     let mut lost = Scene::formed(3);
+    lost.pending_from_before("edited");
     lost.unknown();
     for number in 0..3 {
         lost.waits(number, "empty", &Verdict::Empty);
@@ -126,29 +129,13 @@ fn a_paused_cluster_is_ready_only_as_its_spec_asks() {
     let mut scene = Scene::formed(3);
     scene.observed.desired.paused = true;
     assert_eq!(readiness(&status_of(&scene)), "Ready Paused");
+    scene.edited("edited");
     assert_eq!(readiness(&status_with(&scene, &pending(), None)), "NotReady");
+    scene.edited("as-asked");
     // More voters than asked for: nothing is degraded, and it is not what the spec asks for.
     scene.asks_for(1);
     scene.observed.desired.paused = true;
     assert_eq!(readiness(&status_of(&scene)), "NotReady");
-}
-
-#[test]
-fn a_member_in_a_pod_of_an_earlier_template_is_not_rolled_out() {
-    let mut scene = Scene::formed(3);
-    scene.pod_at(2).spec_hash = Some("earlier".to_owned());
-    let status = status_of(&scene);
-    let rolled_out = condition_of(&status, ConditionType::RolledOut).expect("the condition");
-    assert_eq!(
-        (rolled_out.status.as_str(), rolled_out.reason.as_deref()),
-        ("False", Some("Pending"))
-    );
-    let message = rolled_out.message.unwrap_or_default();
-    assert!(
-        message.starts_with("An earlier pod template is in use (c-2):"),
-        "{message}"
-    );
-    assert_eq!(readiness(&status), "Stalled Pending");
 }
 
 #[test]

@@ -16,7 +16,7 @@ use crate::observed_state::{
     CallFailure, Claim, Container, Membership, MembershipFailure, ObservedCluster, ObservedMember,
     ObservedStatefulSet, Ordinal, Pod, QueryResult, StartDelay, ended_container,
 };
-use crate::persisted_state::{LastKnownIndex, MemberRecord, PersistedState};
+use crate::persisted_state::{LastKnownIndex, MemberRecord, PersistedState, Rollout};
 use crate::plan::{GracePeriod, Plan, Step};
 
 /// How far a member has come that runs there.
@@ -96,6 +96,10 @@ impl Scene {
             is_stale: false,
             is_requester_present: true,
             next_restore: None,
+            wanted_spec_hash: "as-asked".to_owned(),
+            wanted_version: version.parse().expect("a version"),
+            is_restart_requested: false,
+            has_rollout_slot: true,
             set: None,
             members: BTreeMap::new(),
             membership: Membership::Unknown(vec![no_answer()]),
@@ -124,6 +128,7 @@ impl Scene {
             incarnation: 1,
             last_incarnation: 1,
             generation: 1,
+            rollout: Some(Rollout::begin("as-asked", version, scene.observed.now)),
             served_spec_hashes: vec!["as-asked".to_owned()],
             ..PersistedState::default()
         };
@@ -144,6 +149,18 @@ impl Scene {
         }
         scene.remember();
         scene
+    }
+
+    /// The user has changed what reaches the pods.
+    pub fn edited(&mut self, spec_hash: &str) {
+        self.observed.generation += 1;
+        spec_hash.clone_into(&mut self.observed.wanted_spec_hash);
+    }
+
+    /// A change was pending already when an operator took over that rolls changes out.
+    pub fn pending_from_before(&mut self, spec_hash: &str) {
+        spec_hash.clone_into(&mut self.observed.wanted_spec_hash);
+        self.observed.persisted.rollout = None;
     }
 
     /// The members as they are now are those that were last seen.
@@ -187,6 +204,9 @@ impl Scene {
             cluster: self.observed.persisted.cluster,
             voters: BTreeSet::new(),
             spec_hash: Some("as-asked".to_owned()),
+            version: Some(self.version.clone()),
+            quota: None,
+            is_template_seen: true,
             secure_peers: false,
             secure_clients: false,
             has_single_success_probe: false,
@@ -253,6 +273,7 @@ impl Scene {
             fetch: None,
             volume_position: None,
             has_single_success_probe: false,
+            is_crash_looping: false,
             end: None,
         });
         observed_member.report = QueryResult::NoAnswer(CallFailure::from_text("connection refused"));
@@ -399,7 +420,16 @@ impl Scene {
     pub fn stored(&mut self, plan: &Plan) {
         self.observed.persisted = plan.persisted.clone();
         if let Some(layout) = &plan.layout {
+            let before = self.observed.set.take().and_then(|set| set.spec_hash);
             self.set(layout.replicas, layout.incarnation);
+            if let (Some(set), Some(before)) = (&mut self.observed.set, before) {
+                let wanted = self.observed.wanted_spec_hash.clone();
+                set.spec_hash = Some(if layout.may_update_template {
+                    wanted
+                } else {
+                    before
+                });
+            }
         }
     }
 
@@ -408,6 +438,10 @@ impl Scene {
         let name = |ordinal: &Ordinal| self.observed.name(*ordinal);
         match step {
             Step::FencePods(pods) => format!("take over {}", pods.len()),
+            Step::RestartPod { pod, departure, .. } => {
+                format!("restart {} ({departure:?})", name(&pod.ordinal))
+            }
+            Step::DeleteStoppedPod { pod, .. } => format!("delete stopped {}", name(&pod.ordinal)),
             Step::Permit(permits) => {
                 let given: Vec<_> = permits
                     .iter()

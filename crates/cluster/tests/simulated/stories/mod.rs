@@ -7,11 +7,12 @@ mod losses;
 mod meddled;
 mod mends;
 mod overtaken;
+mod rollouts;
 mod rules;
 mod stale;
 
-use etcd_operator_testkit::simulation::Simulation;
-use serde_json::Value;
+use etcd_operator_testkit::simulation::{NAMESPACE, Simulation};
+use serde_json::{Value, json};
 
 use crate::{MINUTE, operator};
 
@@ -27,6 +28,18 @@ pub async fn cluster_of(sim: &Simulation, size: u8, version: &str) {
     sim.expect("the cluster is whole", 3 * MINUTE, |sim| sim.is_whole("c", size))
         .await;
     sim.expect("it is known", MINUTE, |sim| status(sim)["clusterID"].is_string())
+        .await;
+}
+
+/// The same with more in its spec.
+pub async fn cluster_with(sim: &Simulation, size: u8, more: Value) {
+    operator::install(sim);
+    let mut spec = json!({"size": size, "version": "3.6.16"});
+    for (field, value) in more.as_object().into_iter().flatten() {
+        spec[field] = value.clone();
+    }
+    sim.create_with(json!({"metadata": {"name": "c", "namespace": NAMESPACE}, "spec": spec}));
+    sim.expect("the cluster is whole", 3 * MINUTE, |sim| sim.is_whole("c", size))
         .await;
 }
 

@@ -38,6 +38,9 @@ impl Life {
                     .all(|(pod, permit)| self.permit(pod, permit, before)),
             ),
             Step::DeletePod { pod, grace_period } => done(self.delete_pod(pod, *grace_period)),
+            Step::RestartPod { pod, .. } | Step::DeleteStoppedPod { pod, .. } => {
+                done(self.delete_pod(pod, GracePeriod::PodDefault))
+            }
             Step::DeleteClaim { ordinal, uid } => done(self.delete_claim(*ordinal, uid, before)),
             Step::Add { .. }
             | Step::Promote { .. }
@@ -163,9 +166,12 @@ impl Life {
                 done(now.members.remove(id).is_some())
             }
             Step::Disarm(alarm) => done(self.scene.observed.alarms.remove(alarm)),
-            Step::FencePods(_) | Step::Permit(_) | Step::DeletePod { .. } | Step::DeleteClaim { .. } => {
-                Outcome::Refused
-            }
+            Step::FencePods(_)
+            | Step::Permit(_)
+            | Step::RestartPod { .. }
+            | Step::DeleteStoppedPod { .. }
+            | Step::DeletePod { .. }
+            | Step::DeleteClaim { .. } => Outcome::Refused,
         }
     }
 }

@@ -1,0 +1,112 @@
+//! What is known of the change of the spec that is rolled out to the members, or was last.
+
+use etcd_operator_api::cluster::{RolloutMember, RolloutStatus};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use crate::observed_state::Ordinal;
+
+/// The change that is rolled out, or was last. A cluster without one was looked after by an operator that rolled nothing
+/// out, so what is pending there waits until somebody asks for it again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rollout {
+    /// The spec hash that members are to have.
+    pub spec_hash: String,
+    /// The version of etcd that goes with it.
+    pub version: String,
+    /// The member that is being restarted.
+    pub current: Option<RestartedMember>,
+    /// When the change was first seen.
+    pub started_at: Timestamp,
+    /// When a member was last restarted, or was done.
+    pub progressed_at: Timestamp,
+}
+
+/// A member that is being restarted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RestartedMember {
+    /// Its place.
+    pub ordinal: Ordinal,
+    /// The UID of the pod that goes.
+    pub pod: String,
+}
+
+impl Rollout {
+    /// One that begins now. A status has no fractions of a second, so neither has this.
+    pub fn begin(spec_hash: &str, version: &str, now: Timestamp) -> Self {
+        let now = whole_seconds(now);
+        Self {
+            spec_hash: spec_hash.to_owned(),
+            version: version.to_owned(),
+            current: None,
+            started_at: now,
+            progressed_at: now,
+        }
+    }
+
+    /// Records that this member is restarted from now on, or that none is any more.
+    pub fn set_current(&mut self, current: Option<RestartedMember>, now: Timestamp) {
+        if self.current != current {
+            self.current = current;
+            self.progressed_at = whole_seconds(now);
+        }
+    }
+
+    /// Reads it from a status; none where that does not say which change it is.
+    pub fn read(status: &RolloutStatus, ordinal: impl Fn(&str) -> Option<Ordinal>) -> Option<Self> {
+        let current = status.current.as_ref().and_then(|current| {
+            Some(RestartedMember {
+                ordinal: ordinal(&current.name)?,
+                pod: current.pod_uid.clone(),
+            })
+        });
+        let time = |time: &Option<Time>| time.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0);
+        (!status.hash.is_empty()).then(|| Self {
+            spec_hash: status.hash.clone(),
+            version: status.target.clone(),
+            current,
+            started_at: time(&status.started_at),
+            progressed_at: time(&status.progressed_at),
+        })
+    }
+
+    /// For a status.
+    pub fn write(&self, name: impl Fn(Ordinal) -> String) -> RolloutStatus {
+        RolloutStatus {
+            target: self.version.clone(),
+            hash: self.spec_hash.clone(),
+            current: self.current.as_ref().map(|current| RolloutMember {
+                name: name(current.ordinal),
+                pod_uid: current.pod.clone(),
+            }),
+            started_at: Some(Time(self.started_at)),
+            progressed_at: Some(Time(self.progressed_at)),
+        }
+    }
+}
+
+fn whole_seconds(time: Timestamp) -> Timestamp {
+    Timestamp::from_second(time.as_second()).unwrap_or(time)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rollout_survives_its_way_through_a_status() {
+        let now: Timestamp = "2026-11-27T12:00:00.75Z".parse().unwrap();
+        let mut rollout = Rollout::begin("hash", "3.6.16", now);
+        let ordinal = Ordinal::first_n(3).last().unwrap();
+        let current = RestartedMember {
+            ordinal,
+            pod: "pod-uid".to_owned(),
+        };
+        rollout.set_current(Some(current), now);
+        let text = serde_json::to_string(&rollout.write(|_| "c-2".to_owned())).unwrap();
+        let status: RolloutStatus = serde_json::from_str(&text).unwrap();
+        assert_eq!(Rollout::read(&status, |_| Some(ordinal)), Some(rollout));
+        let unknown = RolloutStatus::default();
+        assert_eq!(Rollout::read(&unknown, |_| None), None);
+    }
+}

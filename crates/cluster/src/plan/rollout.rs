@@ -1,0 +1,418 @@
+//! Changes of the spec reach running members: the pod template changes once its gate is open, then one member after the
+//! other is restarted with it, the leader last. Each only while all others are healthy, so a bad change stops at the first
+//! member, and a corrected one goes on from there.
+
+mod gate;
+
+use etcd_operator_api::cluster::UpdateStrategy;
+use etcd_operator_etcd::id::MemberId;
+use etcd_operator_etcd::membership::{Known, Member, Role};
+use etcd_operator_etcd::status::AlarmKind;
+
+use super::{ClusterView, FlowDecision, PodRef, Reason, Step, diagnose, formed, remove};
+use crate::blocker::{Blocker, MemberProblem};
+use crate::observed_state::{Container, ObservedCluster, ObservedMember, Ordinal, Pod};
+use crate::persisted_state::{PersistedState, RestartedMember, Restore, Rollout};
+
+pub use gate::may_update_template;
+
+/// How far the current spec has come to the members.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum RolloutState {
+    /// Every member runs it.
+    #[default]
+    Complete,
+    /// It was pending when an operator took over that rolls changes out, so nobody knows whether it is still wanted.
+    Held,
+    /// `updates.strategy` is Paused.
+    Paused,
+    /// The user has to act before the pod template can change.
+    Blocked(Blocker),
+    /// The pod template changes once this has passed.
+    Pending(PendingCause),
+    /// `updates.strategy` is OnDelete: members take it when their pods are deleted.
+    OnDelete,
+    /// Members are restarted one after the other.
+    RollingOut,
+    /// A restarted member makes no progress.
+    Stalled {
+        /// Its name.
+        member: String,
+        /// What keeps it.
+        problem: MemberProblem,
+    },
+}
+
+/// What the change of a pod template waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PendingCause {
+    /// A cluster without pods changes when it resumes.
+    Hibernated,
+    /// The members must be healthy, and no other operation under way.
+    Members,
+    /// As many clusters are rolled out as may be at once.
+    OtherClusters,
+}
+
+/// How a restarted pod goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Departure {
+    /// The API server evicts it if the budget allows.
+    Evicted,
+    /// It is deleted: there is no budget for so few members, or it serves nobody.
+    Deleted,
+}
+
+/// How far the current spec has come. `persisted` is what is stored with this plan.
+pub fn state(view: &ClusterView<'_>, persisted: &PersistedState) -> RolloutState {
+    let observed = view.observed;
+    let is_changed = gate::is_template_changed(view);
+    if observed.set.is_none() || !persisted.has_formed() {
+        return RolloutState::Complete;
+    }
+    let is_current_restarting = persisted
+        .rollout
+        .as_ref()
+        .is_some_and(|rollout| rollout.current.is_some());
+    let has_outdated = outdated_pods(view).next().is_some();
+    if !is_changed && !has_outdated && !is_current_restarting {
+        return RolloutState::Complete;
+    }
+    let Some(rollout) = &persisted.rollout else {
+        return RolloutState::Held;
+    };
+    if observed.desired.paused || observed.desired.updates.strategy == UpdateStrategy::Paused {
+        return RolloutState::Paused;
+    }
+    if let Some(blocker) = gate::user_blocker(view) {
+        return RolloutState::Blocked(blocker);
+    }
+    if observed.desired.size.get() == 0 {
+        return RolloutState::Pending(PendingCause::Hibernated);
+    }
+    if let Some((member, problem)) = stalled_member(view, rollout) {
+        return RolloutState::Stalled { member, problem };
+    }
+    let is_open = may_update_template(view, persisted);
+    if is_changed && !is_open {
+        return RolloutState::Pending(if observed.has_rollout_slot {
+            PendingCause::Members
+        } else {
+            PendingCause::OtherClusters
+        });
+    }
+    match observed.desired.updates.strategy {
+        UpdateStrategy::OnDelete if !is_open => RolloutState::OnDelete,
+        _ if !observed.has_rollout_slot => RolloutState::Pending(PendingCause::OtherClusters),
+        _ => RolloutState::RollingOut,
+    }
+}
+
+/// Whether the spec has not come to every member.
+pub fn is_incomplete(observed: &ObservedCluster) -> bool {
+    let view = ClusterView::new(observed);
+    gate::is_template_changed(&view) || outdated_pods(&view).next().is_some()
+}
+
+/// What is remembered of the rollout from now on, before any pass: which change it is, and whether the member that was
+/// restarted last is done.
+pub fn refresh(view: &ClusterView<'_>, persisted: &mut PersistedState) {
+    let observed = view.observed;
+    let wanted = &observed.wanted_spec_hash;
+    let begin = || Rollout::begin(wanted, &observed.wanted_version.to_string(), observed.now);
+    let is_edited = observed.generation != observed.persisted.generation;
+    let Some(rollout) = &mut persisted.rollout else {
+        let is_complete = !gate::is_template_changed(view) && outdated_pods(view).next().is_none();
+        let is_new = observed.set.is_none() || !persisted.has_formed();
+        if is_new || is_complete || is_edited || observed.is_restart_requested {
+            persisted.rollout = Some(begin());
+        }
+        return;
+    };
+    // What a paused cluster asks for is looked at when it is not paused any more.
+    if rollout.spec_hash != *wanted && !observed.desired.paused {
+        let current = rollout.current.take();
+        *rollout = Rollout { current, ..begin() };
+    }
+    if rollout
+        .current
+        .as_ref()
+        .is_some_and(|current| is_done(view, current))
+    {
+        rollout.set_current(None, observed.now);
+    }
+}
+
+/// What is remembered once this step is to be taken.
+pub fn record_step(view: &ClusterView<'_>, persisted: &mut PersistedState, step: Option<&Step>) {
+    if let (Some(Step::RestartPod { pod, .. }), Some(rollout)) = (step, &mut persisted.rollout) {
+        let current = RestartedMember {
+            ordinal: pod.ordinal,
+            pod: pod.uid.clone(),
+        };
+        rollout.set_current(Some(current), view.observed.now);
+    }
+}
+
+/// Whether a restarted member serves again, or is none any more.
+fn is_done(view: &ClusterView<'_>, current: &RestartedMember) -> bool {
+    let Some(known) = view.known() else {
+        return false;
+    };
+    let Some(member) = view.observed.etcd_member_in(known, current.ordinal) else {
+        return true;
+    };
+    let pod = view.observed.member(current.ordinal).pod.as_ref();
+    let is_another = pod.is_some_and(|pod| pod.uid != current.pod);
+    is_another && voter_problem(view, known, member).is_none()
+}
+
+/// Re-creates a pod that was made from another template than the one that the StatefulSet has now and that does not run
+/// etcd, whoever else is healthy: nobody loses anything, and a change that keeps a member from starting can be corrected.
+pub fn recreate_stopped_pod(view: &ClusterView<'_>, persisted: &PersistedState) -> Option<FlowDecision> {
+    let observed = view.observed;
+    if !may_restart_members(view, persisted) {
+        return None;
+    }
+    let (ordinal, pod) = outdated_pods(view).find(|(ordinal, pod)| {
+        let observed_member = observed.member(*ordinal);
+        is_stopped(view, *ordinal, observed_member, pod)
+    })?;
+    let text = format!(
+        "{} is re-created: it does not run etcd, and its pod was made before the last change of the pod template.",
+        observed.name(ordinal)
+    );
+    let decision = FlowDecision {
+        operation: persisted.pending.clone().map(|pending| pending.operation),
+        ..FlowDecision::without_operation(Reason::RollingOut, text)
+    };
+    Some(decision.with_step(Step::DeleteStoppedPod {
+        pod: PodRef {
+            ordinal,
+            uid: pod.uid.clone(),
+        },
+        resource_version: pod.resource_version.clone(),
+    }))
+}
+
+/// Restarts the next member with the current pod template, or says what that waits for; none if there is none to restart.
+pub fn decide(view: &ClusterView<'_>, known: &Known, persisted: &PersistedState) -> Option<FlowDecision> {
+    let observed = view.observed;
+    let set = observed.set.as_ref()?;
+    let rollout = persisted.rollout.as_ref()?;
+    if !may_restart_members(view, persisted) {
+        return None;
+    }
+    let waits = |text: &str| Some(FlowDecision::without_operation(Reason::RollingOut, text));
+    if may_update_template(view, persisted) {
+        return waits("The pod template changes; then the members are restarted one by one.");
+    }
+    let outdated: Vec<_> = outdated_pods(view)
+        .filter(|(ordinal, _)| keeps_data(observed.member(*ordinal)))
+        .filter_map(|(ordinal, pod)| Some((ordinal, pod, observed.etcd_member_in(known, ordinal)?)))
+        .collect();
+    if outdated.is_empty() && rollout.current.is_none() {
+        return None;
+    }
+    let has_corrupt_alarm = observed
+        .alarms
+        .iter()
+        .any(|alarm| alarm.kind == AlarmKind::Corrupt);
+    let is_joining = |member: &Member| member.role == Role::Learner || !member.has_started();
+    if has_corrupt_alarm || known.members.values().any(is_joining) || view.has_member_elsewhere(known) {
+        return None;
+    }
+    if !set.is_template_seen {
+        return waits("Waiting for the StatefulSet controller to see the changed pod template.");
+    }
+    let unhealthy: Vec<_> = known
+        .voters()
+        .filter_map(|voter| Some((voter, voter_problem(view, known, voter)?)))
+        .collect();
+    let of_voter = |voter: &Member| outdated.iter().find(|(_, _, member)| member.id == voter.id);
+    let next = match unhealthy.as_slice() {
+        [] => next_member(known, &outdated),
+        // The others hold quorum without it, and the change may be what it needs.
+        [(voter, _)] => of_voter(voter),
+        _ => None,
+    };
+    let Some((ordinal, pod, member)) = next else {
+        if unhealthy.is_empty() {
+            return None;
+        }
+        let blockers = unhealthy
+            .into_iter()
+            .map(|(voter, problem)| Blocker::member(view.display_name(voter), problem));
+        let decision = waits("Waiting for every voter to be healthy before the next member is restarted.");
+        return decision.map(|decision| decision.with_blockers(blockers.collect()));
+    };
+    if !observed.has_rollout_slot {
+        return None;
+    }
+    Some(restart(
+        view,
+        known,
+        (*ordinal, pod, member),
+        !unhealthy.is_empty(),
+        outdated.len(),
+    ))
+}
+
+/// Whether this operator restarts members of the cluster at all. During a restore their pods are the restore's.
+fn may_restart_members(view: &ClusterView<'_>, persisted: &PersistedState) -> bool {
+    let is_restoring = persisted.restore.as_ref().is_some_and(Restore::is_active);
+    let strategy = view.observed.desired.updates.strategy;
+    persisted.rollout.is_some() && !is_restoring && strategy == UpdateStrategy::Automatic
+}
+
+/// The leader comes last, so that leadership moves once: to a member that stays.
+fn next_member<'a, 'b>(
+    known: &Known,
+    outdated: &'a [(Ordinal, &'b Pod, &'b Member)],
+) -> Option<&'a (Ordinal, &'b Pod, &'b Member)> {
+    outdated
+        .iter()
+        .min_by_key(|(ordinal, _, member)| (known.leader == Some(member.id), *ordinal))
+}
+
+fn restart(
+    view: &ClusterView<'_>,
+    known: &Known,
+    (ordinal, pod, member): (Ordinal, &Pod, &Member),
+    is_unhealthy: bool,
+    left: usize,
+) -> FlowDecision {
+    let observed = view.observed;
+    let voters = known.voters().count();
+    let gap = match voters {
+        1 => " Clients see a gap: it is the only member.",
+        2 => " Clients see a gap: two members have no redundancy.",
+        _ => "",
+    };
+    let text = format!(
+        "{} is restarted with the changed pod template; {} of {} members are left.{gap}",
+        observed.name(ordinal),
+        left,
+        known.members.len(),
+    );
+    let decision = FlowDecision::without_operation(Reason::RollingOut, text);
+    if !is_unhealthy && let Some(step) = remove::move_leadership(view, known, ordinal, member.id) {
+        return decision.with_step(step);
+    }
+    let others = known.voters().filter(|voter| voter.id != member.id);
+    decision.with_step(Step::RestartPod {
+        pod: PodRef {
+            ordinal,
+            uid: pod.uid.clone(),
+        },
+        others: others
+            .filter_map(|voter| Some((view.ordinal(voter)?, voter.id)))
+            .collect(),
+        departure: if voters > 2 && pod.ready {
+            Departure::Evicted
+        } else {
+            Departure::Deleted
+        },
+    })
+}
+
+/// Pods that were made from another template than the one that the StatefulSet has now, by what the user asked for.
+pub fn outdated_pods<'a>(view: &ClusterView<'a>) -> impl Iterator<Item = (Ordinal, &'a Pod)> {
+    let observed = view.observed;
+    let made_for = observed.set.as_ref().and_then(|set| set.spec_hash.as_ref());
+    observed.members.iter().filter_map(move |(ordinal, member)| {
+        let pod = member.pod.as_ref().filter(|pod| pod.deleting.is_none())?;
+        let is_outdated = made_for
+            .zip(pod.spec_hash.as_ref())
+            .is_some_and(|(wanted, made_for)| wanted != made_for);
+        is_outdated.then_some((*ordinal, pod))
+    })
+}
+
+/// Why a voter cannot do without any of the others; none if it serves.
+fn voter_problem(view: &ClusterView<'_>, known: &Known, voter: &Member) -> Option<MemberProblem> {
+    let Some(ordinal) = view.ordinal(voter) else {
+        return Some(MemberProblem::NotOfThisCluster { id: voter.id });
+    };
+    let pod = view.observed.member(ordinal).pod.as_ref();
+    if pod.is_some_and(|pod| pod.deleting.is_some()) {
+        return Some(MemberProblem::PodTerminating);
+    }
+    if !view.is_healthy(known, voter) {
+        return Some(formed::describe_unhealthy(view, ordinal));
+    }
+    // Under the alarm NOSPACE members that serve may not be ready, and a larger quota cures it.
+    let alarms = &view.observed.alarms;
+    let is_excused = alarms.iter().any(|alarm| alarm.kind == AlarmKind::NoSpace);
+    let is_ready = pod.is_some_and(|pod| pod.ready);
+    (!is_ready && !is_excused).then_some(MemberProblem::PodNotReady)
+}
+
+/// A member that runs the changed template, or is about to, and makes no progress.
+fn stalled_member(view: &ClusterView<'_>, rollout: &Rollout) -> Option<(String, MemberProblem)> {
+    let observed = view.observed;
+    let made_for = observed.set.as_ref()?.spec_hash.as_ref();
+    let is_failing = |ordinal: Ordinal, member: &ObservedMember| {
+        let Some(pod) = &member.pod else {
+            return is_overdue(view, rollout, None);
+        };
+        let is_current = rollout
+            .current
+            .as_ref()
+            .is_some_and(|current| current.ordinal == ordinal);
+        let is_changed = pod.spec_hash.as_ref() == made_for;
+        (member.status().is_none() && is_changed && pod.is_crash_looping)
+            || (is_current && is_overdue(view, rollout, Some(pod)))
+    };
+    let is_watched = |ordinal: Ordinal, member: &ObservedMember| {
+        let is_current = rollout
+            .current
+            .as_ref()
+            .is_some_and(|current| current.ordinal == ordinal);
+        is_current
+            || member
+                .pod
+                .as_ref()
+                .is_some_and(|pod| pod.spec_hash.as_ref() == made_for)
+    };
+    let (ordinal, _) = observed
+        .members
+        .iter()
+        .find(|(ordinal, member)| is_watched(**ordinal, member) && is_failing(**ordinal, member))?;
+    Some((observed.name(*ordinal), diagnose::explain(view, *ordinal)))
+}
+
+/// Whether nothing has happened to a restarted member for as long as the spec bears.
+fn is_overdue(view: &ClusterView<'_>, rollout: &Rollout, pod: Option<&Pod>) -> bool {
+    let observed = view.observed;
+    let last = pod
+        .and_then(|pod| pod.created)
+        .map_or(rollout.progressed_at, |created| {
+            created.max(rollout.progressed_at)
+        });
+    let waited = observed.now.duration_since(last);
+    let deadline = observed.desired.updates.progress_deadline;
+    waited >= deadline.try_into().unwrap_or(jiff::SignedDuration::MAX)
+}
+
+/// Whether the data of a member lie on a volume that outlives its pod.
+fn keeps_data(observed_member: &ObservedMember) -> bool {
+    let claim = observed_member.claim.as_ref();
+    claim.is_some_and(|claim| claim.deleting.is_none())
+}
+
+/// Whether etcd surely does not run in a pod, and its data lie on a volume that outlives it.
+fn is_stopped(view: &ClusterView<'_>, ordinal: Ordinal, observed_member: &ObservedMember, pod: &Pod) -> bool {
+    let is_ended = match pod.container {
+        Container::Ended { code, .. } => code != 0,
+        Container::Waiting(_) => true,
+        Container::Running => {
+            let incarnation = view.observed.persisted.incarnation;
+            view.report(ordinal, incarnation).is_some() && !view.may_start(ordinal)
+        }
+    };
+    keeps_data(observed_member) && is_ended && pod.deleting.is_none() && observed_member.status().is_none()
+}
+
+/// The others of a restarted member, each with its ID: all of them must serve right before its pod goes.
+pub type OtherVoters = Vec<(Ordinal, MemberId)>;

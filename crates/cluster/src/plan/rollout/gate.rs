@@ -1,0 +1,97 @@
+//! When the pod template may change: from then on every pod that is re-created, for whatever reason, is a changed one.
+
+use etcd_operator_api::cluster::UpdateStrategy;
+use etcd_operator_etcd::membership::Role;
+use etcd_operator_etcd::status::AlarmKind;
+use etcd_operator_etcd::version::Minor;
+
+use super::{is_stopped, voter_problem};
+use crate::blocker::Blocker;
+use crate::persisted_state::{PersistedState, Restore};
+use crate::plan::{ClusterView, majority};
+
+/// The size that etcd lets a database grow to where no flag says so.
+const DEFAULT_QUOTA: u64 = 2 * 1024 * 1024 * 1024;
+
+/// Whether the spec asks for another pod template than the StatefulSet has.
+pub fn is_template_changed(view: &ClusterView<'_>) -> bool {
+    let set = view.observed.set.as_ref();
+    set.is_some_and(|set| set.spec_hash.as_ref() != Some(&view.observed.wanted_spec_hash))
+}
+
+/// Whether the pod template of a cluster that has formed may become the one that is asked for.
+pub fn may_update_template(view: &ClusterView<'_>, persisted: &PersistedState) -> bool {
+    let observed = view.observed;
+    let is_restoring = persisted.restore.as_ref().is_some_and(Restore::is_active);
+    if !is_template_changed(view)
+        || is_restoring
+        || persisted.rollout.is_none()
+        || observed.desired.size.get() == 0
+        || observed.desired.updates.strategy == UpdateStrategy::Paused
+        || user_blocker(view).is_some()
+    {
+        return false;
+    }
+    // A member that does not start may need the change, and others may need that member.
+    has_stopped_pod(view) || (observed.has_rollout_slot && are_members_settled(view, persisted))
+}
+
+/// Why the user must act before this change can be rolled out.
+pub fn user_blocker(view: &ClusterView<'_>) -> Option<Blocker> {
+    let observed = view.observed;
+    let set = observed.set.as_ref()?;
+    let wanted = &observed.wanted_version;
+    let running = observed
+        .members
+        .values()
+        .filter_map(|member| member.status().map(|status| &status.version));
+    let mut versions = running.chain(&set.version);
+    if let Some(other) = versions.find(|version| Minor::of(version) != Minor::of(wanted)) {
+        return Some(Blocker::OtherMinorVersion {
+            running: other.to_string(),
+            wanted: wanted.to_string(),
+        });
+    }
+    let tls = &observed.desired.tls;
+    if tls.peer.is_some() != set.secure_peers || tls.client.is_some() != set.secure_clients {
+        return Some(Blocker::EncryptionSwitched);
+    }
+    if observed.desired.storage.is_ephemeral() {
+        return Some(Blocker::DataLivesWithPods);
+    }
+    None
+}
+
+/// Whether a pod does not run etcd though it should.
+fn has_stopped_pod(view: &ClusterView<'_>) -> bool {
+    view.observed.members.iter().any(|(ordinal, member)| {
+        let mut pods = member.pod.iter();
+        pods.any(|pod| is_stopped(view, *ordinal, member, pod))
+    })
+}
+
+/// Whether nothing is under way, and at most one voter does not serve, which the others can do without.
+fn are_members_settled(view: &ClusterView<'_>, persisted: &PersistedState) -> bool {
+    let observed = view.observed;
+    let Some(known) = view.known().filter(|_| persisted.pending.is_none()) else {
+        return false;
+    };
+    let mut members = known.members.values();
+    if members.any(|member| member.role == Role::Learner || !member.has_started()) {
+        return false;
+    }
+    let is_cured = |kind: AlarmKind| {
+        let quota = |quota: Option<u64>| quota.unwrap_or(DEFAULT_QUOTA);
+        let now = observed.set.as_ref().and_then(|set| set.quota);
+        kind == AlarmKind::NoSpace && quota(observed.desired.options.quota) > quota(now)
+    };
+    if observed.alarms.iter().any(|alarm| !is_cured(alarm.kind)) {
+        return false;
+    }
+    let voters = known.voters().count();
+    let healthy = known
+        .voters()
+        .filter(|voter| voter_problem(view, known, voter).is_none())
+        .count();
+    healthy + 1 >= voters && healthy >= majority(voters)
+}

@@ -1,0 +1,62 @@
+//! Which clusters have their members restarted now: not all at once, so that a bad image or a lost node is noticed before every
+//! cluster has met it. A process that begins anew knows none, and those that are under way come back as they are looked at.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use etcd_operator_runtime::key::ObjectKey;
+
+/// The clusters that hold a slot; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct RolloutSlots {
+    max: usize,
+    taken: Arc<Mutex<BTreeSet<ObjectKey>>>,
+}
+
+impl RolloutSlots {
+    /// So many slots.
+    pub fn new(max: usize) -> Self {
+        Self {
+            max,
+            taken: Arc::default(),
+        }
+    }
+
+    /// Takes a slot for a cluster, unless all are taken by others.
+    pub fn take(&self, key: &ObjectKey) -> bool {
+        let mut taken = self.lock();
+        if taken.contains(key) {
+            return true;
+        }
+        let is_free = taken.len() < self.max;
+        if is_free {
+            taken.insert(key.clone());
+        }
+        is_free
+    }
+
+    /// Gives the slot of a cluster back.
+    pub fn release(&self, key: &ObjectKey) {
+        self.lock().remove(key);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeSet<ObjectKey>> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_clusters_hold_a_slot_than_there_are() {
+        let slots = RolloutSlots::new(2);
+        let [a, b, c] = ["a", "b", "c"].map(|name| ObjectKey::new("ns", name));
+        assert!(slots.take(&a) && slots.take(&b) && slots.take(&a));
+        assert!(!slots.take(&c));
+        slots.release(&a);
+        assert!(slots.take(&c));
+        assert!(!slots.take(&a));
+    }
+}

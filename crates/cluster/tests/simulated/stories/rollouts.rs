@@ -1,0 +1,235 @@
+//! Changes of the spec on their way to running members, while clients write.
+
+use etcd_operator_api::names::ANNOTATION_RESTART;
+use etcd_operator_testkit::gate::Side;
+use etcd_operator_testkit::machine::MISREADING_REPOSITORY;
+use etcd_operator_testkit::simulation::{NAMESPACE, Simulation, run};
+use serde_json::{Value, json};
+
+use super::{cluster, status};
+use crate::{MINUTE, SECOND};
+
+const PODS: [&str; 3] = ["c-0", "c-1", "c-2"];
+
+fn pod(sim: &Simulation, name: &str) -> Value {
+    let pod = sim.fake().get_object("v1", "Pod", NAMESPACE, name);
+    pod.unwrap_or_default()
+}
+
+fn uids(sim: &Simulation) -> Vec<String> {
+    let uid = |name: &&str| pod(sim, name)["metadata"]["uid"].to_string();
+    PODS.iter().map(uid).collect()
+}
+
+fn change(sim: &Simulation, value: &str) {
+    sim.edit("c", |spec| {
+        spec["pod"]["etcdEnv"] = json!([{"name": "CHANGE", "value": value}]);
+    });
+}
+
+fn has_change(sim: &Simulation, name: &str, value: &str) -> bool {
+    let env = pod(sim, name)["spec"]["containers"][0]["env"].clone();
+    let mut env = env.as_array().into_iter().flatten();
+    env.any(|variable| variable["name"] == "CHANGE" && variable["value"] == value)
+}
+
+fn condition(sim: &Simulation, type_: &str) -> (String, String) {
+    let conditions = status(sim)["conditions"].clone();
+    let mut conditions = conditions.as_array().into_iter().flatten();
+    let found = conditions.find(|condition| condition["type"] == type_);
+    let text = |field: &str| {
+        found
+            .and_then(|found| found[field].as_str())
+            .unwrap_or_default()
+            .to_owned()
+    };
+    (text("status"), text("reason"))
+}
+
+async fn is_rolled_out(sim: &Simulation, size: u8, value: &str) {
+    sim.expect("every member runs the change", 10 * MINUTE, |sim| {
+        let mut pods = PODS.iter().take(size.into());
+        sim.is_whole("c", size)
+            && pods.all(|name| has_change(sim, name, value))
+            && condition(sim, "RolledOut").0 == "True"
+    })
+    .await;
+}
+
+async fn ends_well(sim: &Simulation) {
+    assert!(sim.ledger().verify(NAMESPACE, "c").await);
+    sim.check();
+}
+
+#[test]
+fn a_change_reaches_every_member_of_every_size_with_its_volume_kept() {
+    for size in [1, 2, 3] {
+        run(1, |sim| async move {
+            cluster(&sim, size).await;
+            let _writers = sim.write("c", 2, SECOND);
+            let claims = super::claims(&sim);
+            change(&sim, "1");
+            is_rolled_out(&sim, size, "1").await;
+            assert_eq!(super::claims(&sim), claims, "{size}");
+            let rollout = status(&sim)["rollout"].clone();
+            assert_eq!(
+                (&rollout["target"], &rollout["current"]),
+                (&json!("3.6.16"), &Value::Null)
+            );
+            assert_eq!(status(&sim)["updatedMembers"], json!(format!("{size}/{size}")));
+            let before = uids(&sim);
+            tokio::time::sleep(5 * MINUTE).await;
+            assert_eq!(uids(&sim), before, "nobody is restarted twice");
+            ends_well(&sim).await;
+        });
+    }
+}
+
+#[test]
+fn an_operator_that_dies_at_any_call_of_a_rollout_goes_on_with_it() {
+    for (seed, (call, side)) in ["WriteStatus", "EvictPod", "MoveLeader"]
+        .into_iter()
+        .flat_map(|call| [(call, Side::Before), (call, Side::After)])
+        .enumerate()
+    {
+        run(10 + u64::try_from(seed).unwrap(), |sim| async move {
+            cluster(&sim, 3).await;
+            let _writers = sim.write("c", 2, SECOND);
+            change(&sim, "1");
+            sim.crash_operator_around(call, side, 20 * SECOND);
+            is_rolled_out(&sim, 3, "1").await;
+            ends_well(&sim).await;
+        });
+    }
+}
+
+#[test]
+fn a_bad_image_stops_at_the_first_member_and_its_correction_goes_on() {
+    run(20, |sim| async move {
+        cluster(&sim, 3).await;
+        let _writers = sim.write("c", 2, SECOND);
+        let claims = super::claims(&sim);
+        sim.edit("c", |spec| spec["repository"] = json!(MISREADING_REPOSITORY));
+        sim.expect("it stalls", 15 * MINUTE, |sim| {
+            condition(sim, "Stalled").0 == "True"
+        })
+        .await;
+        let is_bad = |name: &&&str| {
+            let image = pod(&sim, name)["spec"]["containers"][0]["image"].clone();
+            image
+                .as_str()
+                .is_some_and(|image| image.starts_with(MISREADING_REPOSITORY))
+        };
+        assert_eq!(PODS.iter().filter(is_bad).count(), 1, "the others are untouched");
+        sim.edit("c", |spec| {
+            spec.as_object_mut().unwrap().remove("repository");
+        });
+        change(&sim, "1");
+        is_rolled_out(&sim, 3, "1").await;
+        assert_eq!(super::claims(&sim), claims, "a bad image costs no volume");
+        ends_well(&sim).await;
+    });
+}
+
+#[test]
+fn a_bad_image_of_a_single_member_is_corrected() {
+    run(21, |sim| async move {
+        cluster(&sim, 1).await;
+        let claims = super::claims(&sim);
+        sim.edit("c", |spec| spec["repository"] = json!(MISREADING_REPOSITORY));
+        sim.expect("it does not serve", 5 * MINUTE, |sim| !sim.is_whole("c", 1))
+            .await;
+        tokio::time::sleep(2 * MINUTE).await;
+        sim.edit("c", |spec| {
+            spec.as_object_mut().unwrap().remove("repository");
+        });
+        sim.expect("it serves again", 10 * MINUTE, |sim| sim.is_whole("c", 1))
+            .await;
+        assert_eq!(super::claims(&sim), claims);
+        ends_well(&sim).await;
+    });
+}
+
+#[test]
+fn a_request_restarts_every_member_once() {
+    run(22, |sim| async move {
+        cluster(&sim, 3).await;
+        let _writers = sim.write("c", 2, SECOND);
+        let before = uids(&sim);
+        sim.annotate("c", ANNOTATION_RESTART, "today");
+        sim.expect("every pod is another one", 10 * MINUTE, |sim| {
+            let now = uids(sim);
+            sim.is_whole("c", 3) && now.iter().zip(&before).all(|(now, before)| now != before)
+        })
+        .await;
+        let restarted = uids(&sim);
+        sim.fake().update_object(
+            "etcd.database.coreos.com/v1beta2",
+            "EtcdCluster",
+            NAMESPACE,
+            "c",
+            |cluster| {
+                cluster["metadata"]["annotations"]
+                    .as_object_mut()
+                    .unwrap()
+                    .remove(ANNOTATION_RESTART);
+            },
+        );
+        tokio::time::sleep(10 * MINUTE).await;
+        assert_eq!(uids(&sim), restarted, "taking the request away restarts nobody");
+        ends_well(&sim).await;
+    });
+}
+
+#[test]
+fn a_member_that_loses_its_data_in_the_middle_is_replaced_with_the_changed_template() {
+    run(23, |sim| async move {
+        cluster(&sim, 3).await;
+        let _writers = sim.write("c", 2, SECOND);
+        change(&sim, "1");
+        sim.expect("the first one is restarted", 5 * MINUTE, |sim| {
+            PODS.iter().any(|name| has_change(sim, name, "1"))
+        })
+        .await;
+        sim.ledger().forgive_losses();
+        sim.wipe("c-0");
+        is_rolled_out(&sim, 3, "1").await;
+        ends_well(&sim).await;
+    });
+}
+
+#[test]
+fn a_cluster_grows_and_is_edited_again_in_the_middle_of_a_rollout() {
+    run(24, |sim| async move {
+        cluster(&sim, 3).await;
+        let _writers = sim.write("c", 2, SECOND);
+        change(&sim, "1");
+        sim.expect("the first one is restarted", 5 * MINUTE, |sim| {
+            PODS.iter().any(|name| has_change(sim, name, "1"))
+        })
+        .await;
+        sim.edit("c", |spec| spec["size"] = json!(5));
+        change(&sim, "2");
+        sim.expect("five run the last change", 15 * MINUTE, |sim| {
+            sim.is_whole("c", 5) && PODS.iter().all(|name| has_change(sim, name, "2"))
+        })
+        .await;
+        ends_well(&sim).await;
+    });
+}
+
+#[test]
+fn members_that_keep_their_data_in_their_pods_are_not_restarted() {
+    run(25, |sim| async move {
+        super::cluster_with(&sim, 3, json!({"storage": {"medium": "EmptyDir"}})).await;
+        let before = uids(&sim);
+        change(&sim, "1");
+        sim.expect("it is told", 2 * MINUTE, |sim| {
+            condition(sim, "RolledOut") == ("False".to_owned(), "Blocked".to_owned())
+        })
+        .await;
+        tokio::time::sleep(10 * MINUTE).await;
+        assert_eq!(uids(&sim), before);
+        ends_well(&sim).await;
+    });
+}
