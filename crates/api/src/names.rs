@@ -41,6 +41,8 @@ pub const ANNOTATION_RESTORE: &str = "etcd.database.coreos.com/restore";
 pub const ANNOTATION_REPLACE: &str = "etcd.database.coreos.com/replace";
 /// On an `EtcdCluster`, any new value restarts its members one by one; on a pod template, the value it was made for.
 pub const ANNOTATION_RESTART: &str = "etcd.database.coreos.com/restart";
+/// On a pod template, the request by `kubectl rollout restart` that it was made for.
+pub const ANNOTATION_RESTARTED_AT: &str = "etcd.database.coreos.com/restarted-at";
 /// On the pod template of a StatefulSet, set by `kubectl rollout restart`.
 pub const ANNOTATION_KUBECTL_RESTART: &str = "kubectl.kubernetes.io/restartedAt";
 /// Annotation on an `EtcdCluster` with the UID of the `EtcdRestore` that created it from its template.

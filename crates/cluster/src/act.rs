@@ -4,6 +4,8 @@
 //! etcd. If anything differs from what was observed, the step is stale: nothing is changed, and the next reconcile observes
 //! again. Every change needs a permit of the leader, those of etcd included.
 
+mod restart;
+
 use etcd_operator_api::EtcdCluster;
 use etcd_operator_api::contract::{Mode, Permit};
 use etcd_operator_api::names::{
@@ -26,7 +28,7 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use crate::observe::{Connection, Observation, annotated_uids, requested_replacement, requested_restore};
 use crate::observed_state::{Ordinal, PermitDelivery, kube_objects};
 use crate::persisted_state::PersistedState;
-use crate::plan::{Departure, GracePeriod, OtherVoters, Plan, PodRef, Step};
+use crate::plan::{GracePeriod, Plan, PodRef, Step};
 use crate::reconcile::Deps;
 
 /// The outcome of a step.
@@ -91,11 +93,11 @@ pub async fn act(
             pod,
             others,
             departure,
-        } => restart_pod(pod, others, *departure, observation, key, deps).await,
+        } => restart::restart_pod(pod, others, *departure, observation, key, deps).await,
         Step::DeleteStoppedPod {
             pod,
             resource_version,
-        } => delete_stopped_pod(pod, resource_version, observation, key, deps).await,
+        } => restart::delete_stopped_pod(pod, resource_version, observation, key, deps).await,
         Step::DeleteClaim { ordinal, uid } => delete_claim(*ordinal, uid, observation, key, deps).await,
         Step::Add { .. }
         | Step::Promote { .. }
@@ -127,10 +129,18 @@ async fn why_stale(
         && requested_replacement(&now) == observed.replace
         && requested_restore(&now) == observed.restore
         && written.pending == plan.persisted.pending
-        && written.rollout == plan.persisted.rollout
+        && (!is_rollout_step(plan) || written.rollout == plan.persisted.rollout)
         && written.restore == plan.persisted.restore
         && written.incarnation == plan.persisted.incarnation;
     Ok((!is_same).then(|| "the EtcdCluster has changed since it was observed".to_owned()))
+}
+
+/// Whether the step is one of a rollout, which the status names before it is taken.
+fn is_rollout_step(plan: &Plan) -> bool {
+    matches!(
+        plan.step,
+        Some(Step::RestartPod { .. } | Step::DeleteStoppedPod { .. })
+    )
 }
 
 /// Reads a pod from the API server; `None` if no pod of this UID exists.
@@ -245,118 +255,6 @@ async fn delete_pod(
         GracePeriod::PodDefault | GracePeriod::OneSecond => "",
     };
     Ok(Outcome::Done(format!("Deleted pod {name}{how}.")))
-}
-
-/// Lets a member restart with the current pod template, if all other voters serve at this moment.
-async fn restart_pod(
-    pod: &PodRef,
-    others: &OtherVoters,
-    departure: Departure,
-    observation: &Observation,
-    key: &ObjectKey,
-    deps: &Deps,
-) -> Result<Outcome, Error> {
-    let name = observation.observed.name(pod.ordinal);
-    for (ordinal, id) in others {
-        if let Some(why) = why_not_serving(*ordinal, *id, observation, key, deps).await? {
-            let other = observation.observed.name(*ordinal);
-            return Ok(Outcome::Waits(format!("{name} is not restarted: {other} {why}")));
-        }
-    }
-    if let Some(why) = why_membership_changed(observation).await {
-        return Ok(Outcome::Waits(format!("{name} is not restarted: {why}")));
-    }
-    let key = key.beside(&name);
-    let done = match departure {
-        Departure::Evicted => deps.applier.evict(&key, &pod.uid).await,
-        Departure::Deleted => deps.applier.delete_uid::<Pod>(&key, &pod.uid, None).await,
-    };
-    match done {
-        Ok(()) => Ok(Outcome::Done(format!(
-            "Restarting {name} with the changed pod template."
-        ))),
-        Err(error) if error.is_eviction_refused() => Ok(Outcome::EvictionRefused(error.to_string())),
-        Err(error) if error.is_conflict() => Ok(Outcome::Stale(format!("pod {name} was replaced"))),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Why a voter may not be relied on at this moment: its pod goes or is not ready, or it does not answer a linearizable read.
-async fn why_not_serving(
-    ordinal: Ordinal,
-    id: MemberId,
-    observation: &Observation,
-    key: &ObjectKey,
-    deps: &Deps,
-) -> Result<Option<&'static str>, Error> {
-    let observed = &observation.observed;
-    let observed_member = observed.member(ordinal);
-    let Some(seen) = &observed_member.pod else {
-        return Ok(Some("has no pod"));
-    };
-    let pod = PodRef {
-        ordinal,
-        uid: seen.uid.clone(),
-    };
-    let Some(now) = read_pod(&pod, observation, key, deps).await? else {
-        return Ok(Some("has another pod by now"));
-    };
-    if now.metadata.deletion_timestamp.is_some() {
-        return Ok(Some("is being deleted"));
-    }
-    // A pod that was observed unready is one that the plan excuses.
-    if seen.ready && !kube_objects::is_ready(&now) {
-        return Ok(Some("is not ready"));
-    }
-    let Some(connection) = observation.probes.connections.get(&ordinal) else {
-        return Ok(Some("is not connected"));
-    };
-    let Ok(status) = connection.status().await else {
-        return Ok(Some("does not return its status"));
-    };
-    let Ok(position) = connection.position().await else {
-        return Ok(Some("does not answer a linearizable read"));
-    };
-    let is_voter = position.member == id
-        && Some(position.cluster) == observed.persisted.cluster
-        && !status.is_learner
-        && status.leader.is_some();
-    Ok((!is_voter).then_some("does not confirm that it is a voter that follows a leader"))
-}
-
-/// Why the membership is not what was observed.
-async fn why_membership_changed(observation: &Observation) -> Option<&'static str> {
-    let (Some(known), Some(connection)) = (observation.observed.known(), preferred_connection(observation))
-    else {
-        return Some(MEMBERSHIP_UNKNOWN);
-    };
-    match connection.membership().await {
-        MembershipRead::Known(now) if now.members == known.members && now.cluster == known.cluster => None,
-        MembershipRead::Known(_) => Some("the membership has changed"),
-        MembershipRead::Unknown(_) => Some(MEMBERSHIP_UNKNOWN),
-    }
-}
-
-/// Deletes a pod in which etcd did not run, unless anything about it has changed since.
-async fn delete_stopped_pod(
-    pod: &PodRef,
-    resource_version: &str,
-    observation: &Observation,
-    key: &ObjectKey,
-    deps: &Deps,
-) -> Result<Outcome, Error> {
-    let name = observation.observed.name(pod.ordinal);
-    let deleted = deps
-        .applier
-        .delete_version::<Pod>(&key.beside(&name), &pod.uid, resource_version)
-        .await;
-    match deleted {
-        Ok(()) => Ok(Outcome::Done(format!(
-            "Deleted pod {name}, which did not run etcd, so that it takes the changed pod template."
-        ))),
-        Err(error) if error.is_conflict() => Ok(Outcome::Stale(format!("pod {name} has changed"))),
-        Err(error) => Err(error.into()),
-    }
 }
 
 /// Deletes the claim of an ordinal, unless the membership, read from etcd now, has a member there.
@@ -556,7 +454,7 @@ async fn change_membership_through(
             (Change::Remove(*id), format!("Removed member {name}."))
         }
         Step::Disarm(alarm) => {
-            let text = format!("Disarmed the alarm {} of a removed member.", alarm.kind);
+            let text = format!("Disarmed the alarm {}.", alarm.kind);
             (Change::Disarm(*alarm), text)
         }
         Step::FencePods(_)

@@ -103,6 +103,22 @@ pub enum Blocker {
         /// The version in the spec.
         wanted: String,
     },
+    /// The image of the pod template holds another minor version than the spec names.
+    ImageVersionDiffers {
+        /// A member that runs it.
+        member: String,
+        /// The version that runs.
+        running: String,
+        /// The version that the spec names.
+        named: String,
+    },
+    /// The spec asks for a smaller quota than the databases need.
+    QuotaTooSmall {
+        /// The quota, in bytes.
+        quota: u64,
+        /// The largest database, in bytes.
+        largest: u64,
+    },
     /// The spec switches TLS on or off for members that run.
     EncryptionSwitched,
     /// Members keep their data in their pods, so none can be restarted.
@@ -160,6 +176,8 @@ impl Blocker {
             Self::TemplateIncarnation => BlockerReason::TemplateIncarnation,
             Self::TemplateNotApplied { .. } => BlockerReason::TemplateNotApplied,
             Self::OtherMinorVersion { .. } => BlockerReason::OtherMinorVersion,
+            Self::ImageVersionDiffers { .. } => BlockerReason::ImageVersionDiffers,
+            Self::QuotaTooSmall { .. } => BlockerReason::QuotaTooSmall,
             Self::EncryptionSwitched => BlockerReason::EncryptionSwitched,
             Self::DataLivesWithPods => BlockerReason::DataLivesWithPods,
             Self::MembershipUnknown(_) => BlockerReason::MembershipUnknown,
@@ -177,6 +195,7 @@ impl Blocker {
             | Self::RemovalBreaksQuorum { member, .. }
             | Self::TooFewVoters { member, .. }
             | Self::VolumeReplaced { member, .. }
+            | Self::ImageVersionDiffers { member, .. }
             | Self::TemplateNotApplied { member } => Some(member),
             _ => None,
         }
@@ -313,11 +332,23 @@ impl fmt::Display for Blocker {
                 f,
                 "the spec asks for etcd {wanted} and members run {running}: this version of the operator changes the patch version only; set spec.version back to the minor version that runs"
             ),
+            Self::ImageVersionDiffers {
+                member,
+                running,
+                named,
+            } => write!(
+                f,
+                "the spec names etcd {named}, and {member} runs {running} from its image: no other member is restarted; correct spec.image, spec.repository or spec.version"
+            ),
+            Self::QuotaTooSmall { quota, largest } => write!(
+                f,
+                "spec.etcd.quotaBackendBytes is {quota} bytes, and the largest database has {largest}: set it at least 10% above that, or compact and defragment first"
+            ),
             Self::EncryptionSwitched => f.write_str(
                 "the spec switches TLS on or off, and members with and without it do not understand one another: set spec.TLS back, and restore a backup into a new EtcdCluster with the other setting",
             ),
             Self::DataLivesWithPods => f.write_str(
-                "the members keep their data in their pods (storage.medium EmptyDir or Memory), and a restart would lose a member's data: set the spec back, or restore a backup into a new EtcdCluster with storage: {size: 8Gi}",
+                "the members keep their data in their pods (storage.medium EmptyDir or Memory), and a cluster of one or two in this version of etcd cannot replace them one by one: set spec.size to 3 first, or set the change back",
             ),
             Self::MembershipUnknown(failure) => match failure {
                 MembershipFailure::NoTransport(why) => f.write_str(why),

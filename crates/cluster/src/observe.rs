@@ -9,12 +9,12 @@ mod secrets;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use etcd_operator_api::EtcdCluster;
 use etcd_operator_api::contract::{self, RestoreIntent};
 use etcd_operator_api::names::{
     ANNOTATION_ADOPT, ANNOTATION_DISCARD, ANNOTATION_REPLACE, ANNOTATION_RESTART, ANNOTATION_RESTORE,
     LABEL_CLUSTER,
 };
+use etcd_operator_api::{EtcdCluster, EtcdClusterStatus};
 use etcd_operator_etcd::port::Port;
 use etcd_operator_etcd::version::Version;
 use etcd_operator_runtime::apply::Error;
@@ -32,7 +32,7 @@ use crate::desired::Desired;
 use crate::observed_state::{
     Claim, ObservedCluster, ObservedMember, ObservedStatefulSet, Ordinal, QueryResult, kube_objects,
 };
-use crate::persisted_state::PersistedState;
+use crate::persisted_state::{PersistedState, Rollout};
 use crate::reconcile::Deps;
 
 pub use members::MemberProbes;
@@ -110,7 +110,7 @@ pub async fn observe(
     if set.as_deref().is_some_and(has_claim_templates) {
         claims::reread_uncertain(&desired, &key, &mut members, &persisted, deps).await?;
     }
-    let restart = restart_requests(cluster, stored.as_deref());
+    let restart = restart_requests(cluster, stored.as_deref(), persisted.rollout.as_ref());
     let wanted_version = desired.version(template_version(stored.as_deref()).as_ref());
     let created = cluster.metadata.creation_timestamp.as_ref();
     let restore_request = requested_restore(cluster);
@@ -138,7 +138,8 @@ pub async fn observe(
         wanted_version,
         is_restart_requested: stored
             .as_deref()
-            .is_some_and(|stored| stored.template_restart_requests() != restart),
+            .is_some_and(|stored| stored.restart_requests().annotated != restart.annotated),
+        restarted_at: restart.by_kubectl.clone(),
         has_rollout_slot: true,
         set: observed_set,
         members,
@@ -164,15 +165,36 @@ fn last_applied_template(cluster: &EtcdCluster) -> Option<StoredTemplates> {
     StoredTemplates::parse(cluster.status.as_ref()?.applied_template.as_deref()?)
 }
 
-/// The requests to restart members: by annotation, by `kubectl rollout restart`, and those that the template was made for.
-fn restart_requests(cluster: &EtcdCluster, stored: Option<&StoredTemplates>) -> RestartRequests {
+/// The template of before that is kept while no voter was healthy with the current one.
+pub fn last_served_template(status: Option<&EtcdClusterStatus>) -> Option<&str> {
+    status?.rollout.as_ref()?.last_served.as_deref()
+}
+
+/// The requests to restart members: by annotation, by `kubectl rollout restart`, and those that the template was made for. One
+/// that kubectl wrote before this cluster's rollouts began, or that was followed already, is none: `kubectl rollout undo`
+/// writes such.
+fn restart_requests(
+    cluster: &EtcdCluster,
+    stored: Option<&StoredTemplates>,
+    rollout: Option<&Rollout>,
+) -> RestartRequests {
+    let before = stored.map(StoredTemplates::restart_requests).unwrap_or_default();
+    let followed = rollout
+        .and_then(|rollout| rollout.restarted_at.clone())
+        .or_else(|| before.by_kubectl.clone());
+    let time = |text: &str| text.parse::<Timestamp>().ok();
+    let asked = stored.and_then(StoredTemplates::kubectl_restart);
+    let is_newer = asked.and_then(time).zip(rollout).is_some_and(|(asked, rollout)| {
+        asked > followed.as_deref().and_then(time).unwrap_or(rollout.started_at)
+    });
     let annotated = cluster.annotations().get(ANNOTATION_RESTART);
-    let requests = RestartRequests {
-        annotated: annotated.filter(|value| !value.is_empty()).cloned(),
-        by_kubectl: None,
-    };
-    let before = stored.map(StoredTemplates::restart_requests);
-    requests.or(before.unwrap_or_default())
+    RestartRequests {
+        annotated: annotated
+            .filter(|value| !value.is_empty())
+            .cloned()
+            .or(before.annotated),
+        by_kubectl: asked.filter(|_| is_newer).map(str::to_owned).or(followed),
+    }
 }
 
 /// The version of etcd in a template.
@@ -340,4 +362,45 @@ pub type Connection = Arc<dyn Port>;
 /// Keeps what nobody answered apart from what nobody asked.
 pub(crate) fn no_answer<T>(error: &etcd_operator_etcd::error::Error) -> QueryResult<T> {
     QueryResult::NoAnswer(error.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use etcd_operator_api::names::ANNOTATION_KUBECTL_RESTART;
+
+    use super::*;
+
+    #[test]
+    fn kubectl_rollout_restart_counts_once_and_its_undo_does_not() {
+        let time = |second: i64| Timestamp::from_second(second).unwrap().to_string();
+        let stored = |asked: Option<i64>| {
+            let mut set = StatefulSet::default();
+            let annotations = asked.map(|asked| (ANNOTATION_KUBECTL_RESTART.to_owned(), time(asked)));
+            set.spec.template.metadata.get_or_insert_default().annotations =
+                Some(annotations.into_iter().collect());
+            StoredTemplates::read(&set)
+        };
+        let rollout = |followed: Option<i64>| Rollout {
+            restarted_at: followed.map(time),
+            ..Rollout::begin("hash", "3.6.16", Timestamp::from_second(100).unwrap())
+        };
+        let requested = |asked: Option<i64>, rollout: Option<&Rollout>| {
+            restart_requests(&EtcdCluster::default(), Some(&stored(asked)), rollout).by_kubectl
+        };
+        assert_eq!(requested(Some(150), None), None, "no rollout began yet");
+        assert_eq!(
+            requested(Some(50), Some(&rollout(None))),
+            None,
+            "it is older than that"
+        );
+        assert_eq!(requested(Some(150), Some(&rollout(None))), Some(time(150)));
+        assert_eq!(requested(Some(200), Some(&rollout(Some(150)))), Some(time(200)));
+        for asked in [Some(120), None] {
+            assert_eq!(
+                requested(asked, Some(&rollout(Some(150)))),
+                Some(time(150)),
+                "{asked:?}"
+            );
+        }
+    }
 }

@@ -65,6 +65,8 @@ pub struct ObservedCluster {
     pub wanted_spec_hash: String,
     /// The version of etcd that is asked for by now.
     pub wanted_version: Version,
+    /// The last request by `kubectl rollout restart` that counts, if there ever was one.
+    pub restarted_at: Option<String>,
     /// Whether somebody asks for a restart that the pod template was not made for.
     pub is_restart_requested: bool,
     /// Whether the members may be restarted now, though others' are, too: not all clusters are restarted at once.

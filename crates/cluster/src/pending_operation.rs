@@ -128,10 +128,12 @@ pub enum Cause {
     NodeLost,
     /// A person gave it up.
     Requested,
+    /// Its pod has an earlier template, and its data live with the pod.
+    Outdated,
 }
 
 impl Cause {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::DiskEmpty,
         Self::DiskDamaged,
         Self::OtherIncarnation,
@@ -141,6 +143,7 @@ impl Cause {
         Self::Corrupt,
         Self::NodeLost,
         Self::Requested,
+        Self::Outdated,
     ];
 
     /// The word in the status.
@@ -155,6 +158,7 @@ impl Cause {
             Self::Corrupt => "Corrupt",
             Self::NodeLost => "NodeLost",
             Self::Requested => "Requested",
+            Self::Outdated => "Outdated",
         }
     }
 
@@ -179,6 +183,7 @@ impl fmt::Display for Cause {
             Self::Corrupt => "etcd found that its data differ from the others'",
             Self::NodeLost => "its node has been gone for too long",
             Self::Requested => "a person asked for it by annotation",
+            Self::Outdated => "its pod has an earlier template, and its data live with the pod",
         })
     }
 }

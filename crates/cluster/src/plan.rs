@@ -323,7 +323,7 @@ impl Plan {
 
 /// What to do next.
 pub fn plan(observed: &ObservedCluster) -> Plan {
-    let frozen = restore::with_restore_size(observed);
+    let frozen = restore::with_restore_size(observed).or_else(|| rollout::with_surge_size(observed));
     let observed = frozen.as_ref().unwrap_or(observed);
     let view = ClusterView::new(observed);
     let mut persisted = view.refresh_persisted_state();

@@ -33,10 +33,10 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use tracing::warn;
 
 use crate::act::{self, Error};
-use crate::build::{NoOperatorImage, OperatorImage};
+use crate::build::{NoOperatorImage, OperatorImage, RestartRequests, StoredTemplates};
 use crate::desired::Desired;
 use crate::metrics::{ClusterMetrics, Readings, Sample};
-use crate::observe::observe;
+use crate::observe::{self, Observation, observe};
 use crate::observed_state::Ordinal;
 use crate::persisted_state::{PersistedState, Restore};
 use crate::plan::{self, Plan, RolloutState, plan};
@@ -162,19 +162,23 @@ impl Reconciler {
             return Ok(reporter.absent::<EtcdCluster>(clusters, key, serves).await?);
         };
         let Some(cluster) = self.fresh.newest(cluster, &self.deps.applier).await? else {
+            self.rollout_slots.release(key);
             return Ok(Wake::OnChange);
         };
         if cluster.metadata.deletion_timestamp.is_some() {
+            self.rollout_slots.release(key);
             return Ok(Wake::OnChange);
         }
         let served = scope.serves(cluster.metadata.annotations.as_ref());
         if let Some(other) = scope::elsewhere(&cluster, installation).filter(|_| served.is_ok()) {
             self.elsewhere
                 .tell(reporter, &*cluster, &Owned::cluster(&key.name), other);
+            self.rollout_slots.release(key);
             return Ok(Wake::OnChange);
         }
         self.elsewhere.forget(key);
         if let Err(not_served) = served {
+            self.rollout_slots.release(key);
             if let Some(after) =
                 status::for_unserved_cluster(&cluster, &not_served, installation, clock.now())
             {
@@ -184,7 +188,10 @@ impl Reconciler {
         }
         match self.derived.desired(key, &cluster) {
             Ok(desired) => Box::pin(self.reconcile_served(key, &cluster, desired)).await,
-            Err(refused) => Box::pin(self.report_refused(key, &cluster, &refused)).await,
+            Err(refused) => {
+                self.rollout_slots.release(key);
+                Box::pin(self.report_refused(key, &cluster, &refused)).await
+            }
         }
     }
 
@@ -217,12 +224,11 @@ impl Reconciler {
         self.readings
             .record(key, &Sample::new(cluster, &observation.observed));
         let plan = plan(&observation.observed);
-        // Whoever waits for its own members or for its user keeps nobody else waiting.
-        if plan.rollout != RolloutState::RollingOut {
+        if !is_under_way(&plan) {
             self.rollout_slots.release(key);
         }
         self.set_unfenced(key, plan.unfenced.clone());
-        let build_inputs = objects::build_inputs(&plan, &observation, image);
+        let build_inputs = objects::build_inputs(&plan, &observation, cluster.status.as_ref(), image);
         let wanted = build_inputs.map(|build_inputs| {
             self.derived
                 .wanted(key, &observation.observed.desired, build_inputs)
@@ -233,7 +239,7 @@ impl Reconciler {
         };
         let applied_template = match &wanted {
             // Should somebody delete the StatefulSet now, pods are made as they were and not as they are asked for by now.
-            Some(_) if plan.rollout != RolloutState::Complete => {
+            Some(_) if keeps_applied_template(&observation, &plan) => {
                 observation.stored.as_ref().map(|stored| stored.text())
             }
             Some(_) => None,
@@ -242,6 +248,7 @@ impl Reconciler {
                 .as_ref()
                 .and_then(|status| status.applied_template.clone()),
         };
+        let last_served_template = last_served_template(cluster, &observation, &plan);
         let mut status_inputs = StatusInputs {
             installation: &deps.installation,
             refusals: &[],
@@ -256,6 +263,7 @@ impl Reconciler {
                 None => objects::pending_change(&observation),
             },
             applied_template,
+            last_served_template,
             backups: objects::backups(key, deps),
         };
         let mut stored = self
@@ -360,6 +368,44 @@ impl Reconciler {
         }
         self.fresh.wrote(&stored);
         Ok(stored)
+    }
+}
+
+/// Whether a rollout does something now. Whoever waits for its own members or for its user keeps nobody else waiting.
+fn is_under_way(plan: &Plan) -> bool {
+    let is_restarting = plan
+        .persisted
+        .rollout
+        .as_ref()
+        .is_some_and(|rollout| rollout.current.is_some());
+    let moves_template = plan
+        .layout
+        .as_ref()
+        .is_some_and(|layout| layout.may_update_template);
+    plan.rollout == RolloutState::RollingOut && (is_restarting || moves_template || plan.step.is_some())
+}
+
+/// Whether the template of the pods is kept in the status, too: the spec alone would not bring it back.
+fn keeps_applied_template(observation: &Observation, plan: &Plan) -> bool {
+    let has_requests =
+        |stored: &Arc<StoredTemplates>| stored.restart_requests() != RestartRequests::default();
+    let is_lost = observation.set.is_none() && plan.persisted.has_formed();
+    is_lost || plan.rollout != RolloutState::Complete || observation.stored.as_ref().is_some_and(has_requests)
+}
+
+/// The last template with which a voter was healthy, while no voter is known to have been with the one of the StatefulSet.
+fn last_served_template(cluster: &EtcdCluster, observation: &Observation, plan: &Plan) -> Option<String> {
+    let has_served = |stored: &StoredTemplates| {
+        let spec_hash = stored.spec_hash();
+        spec_hash.is_some_and(|spec_hash| plan.persisted.has_served_spec(spec_hash))
+    };
+    let is_replaced = plan
+        .layout
+        .as_ref()
+        .is_some_and(|layout| layout.may_update_template);
+    match observation.stored.as_deref() {
+        Some(stored) if has_served(stored) => is_replaced.then(|| stored.text()),
+        _ => observe::last_served_template(cluster.status.as_ref()).map(str::to_owned),
     }
 }
 

@@ -16,7 +16,7 @@ mod summary;
 mod tests;
 mod unknown_fields;
 
-use etcd_operator_api::cluster::{BlockerStatus, PlanStatus, RestoreProgress};
+use etcd_operator_api::cluster::{BlockerStatus, PlanStatus, RestoreProgress, RolloutStatus};
 use etcd_operator_api::names::CLIENT_PORT;
 use etcd_operator_api::refusal::{self, Refusal};
 use etcd_operator_api::{
@@ -65,6 +65,8 @@ pub struct StatusInputs<'a> {
     pub pending: Option<PendingChange>,
     /// The pod template that runs, while another one is asked for.
     pub applied_template: Option<String>,
+    /// The last pod template with which a voter was healthy, while the current one is not known to be such.
+    pub last_served_template: Option<String>,
     /// What is said of its backups.
     pub backups: Vec<BackupFreshness>,
 }
@@ -153,10 +155,10 @@ pub fn status(
         restored_revision: Some(persisted.restored_revision).filter(|revision| *revision > 0),
         earlier_restores: Some(persisted.earlier_restores.clone()).filter(|uids| !uids.is_empty()),
         updated_members: updated_members(&view, persisted),
-        rollout: persisted
-            .rollout
-            .as_ref()
-            .map(|rollout| rollout.write(|ordinal| observed.name(ordinal))),
+        rollout: persisted.rollout.as_ref().map(|rollout| RolloutStatus {
+            last_served: inputs.last_served_template.clone(),
+            ..rollout.write(|ordinal| observed.name(ordinal))
+        }),
         served_spec_hashes: Some(persisted.served_spec_hashes.clone()).filter(|hashes| !hashes.is_empty()),
         restore: restore(observed, persisted, before.restore),
     };

@@ -193,6 +193,9 @@ pub struct RolloutStatus {
     /// Spec hash of the change.
     #[serde(default)]
     pub hash: String,
+    /// The last request by kubectl rollout restart of the StatefulSet that was followed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restarted_at: Option<String>,
     /// Member that is being restarted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current: Option<RolloutMember>,
@@ -202,6 +205,10 @@ pub struct RolloutStatus {
     /// When a member was last restarted or finished its restart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progressed_at: Option<Time>,
+    /// The last pod template with which a voter was healthy, as JSON, until one is healthy with the current template. A restore
+    /// that begins in that time uses it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_served: Option<String>,
 }
 
 /// The member that a rollout restarts.

@@ -63,8 +63,8 @@ reasons! {
         "The message shows why, and which field helps.";
     CorruptAlarm(User): "etcd has raised the alarm CORRUPT, and the data do not show which member is wrong.",
         "Find the wrong member with `etcdctl endpoint hashkv`. Have it replaced with the annotation that the message names.";
-    DataLivesWithPods(User): "Members keep their data in their pods, and a change of the spec would restart them.",
-        "Set the spec back, or restore a backup into a new EtcdCluster with `storage: {size: 8Gi}`.";
+    DataLivesWithPods(User): "Members keep their data in their pods, and one or two members in a version of etcd without learners cannot be replaced one by one.",
+        "Set `spec.size` to 3 first, or set the change back.";
     EncryptionSwitched(User): "A change of the spec switches TLS on or off for members that run.",
         "Set `spec.TLS` back. Restore a backup into a new EtcdCluster with the other setting.";
     FetchContainerMissing(Waiting): "A pod was created without the container that fetches the backup.",
@@ -77,6 +77,8 @@ reasons! {
         "Attach the right volume, or consent to deleting the data with the annotation that the message names.";
     HoldsPreparedData(User): "A volume holds data that a restore has prepared and that are not in use.",
         "Restore again.";
+    ImageVersionDiffers(User): "A member runs another minor version than the spec names, because its image holds that.",
+        "Correct `spec.image`, `spec.repository` or `spec.version`. No other member is restarted meanwhile.";
     InvalidFlags(User): "etcd ends at once because it does not accept a flag.",
         "Correct `spec.etcd.extraArgs`.";
     KeptVolumeRejected(User): "A volume named in the adopt annotation is not the one that was kept for this member.",
@@ -119,6 +121,8 @@ reasons! {
         "The message shows what nodes lack, and which field asks for it.";
     RemovalBreaksQuorum(Waiting): "Without the member too few healthy voters would be left.",
         "Repair the other voters.";
+    QuotaTooSmall(User): "The spec asks for a quota that is smaller than the largest database plus 10%.",
+        "Increase `spec.etcd.quotaBackendBytes`, or compact and defragment first.";
     ReportMissing(Waiting): "The process in a pod has not reported what is on its volume.",
         "Nothing, unless it lasts. Then look at the log of the pod.";
     RestoreFailed(User): "A member cannot restore the backup, and retrying does not help.",

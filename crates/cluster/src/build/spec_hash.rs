@@ -23,17 +23,6 @@ pub struct RestartRequests {
     pub by_kubectl: Option<String>,
 }
 
-impl RestartRequests {
-    /// The same with what was requested before where nothing is requested now: taking a request away restarts nobody.
-    #[must_use]
-    pub fn or(self, before: Self) -> Self {
-        Self {
-            annotated: self.annotated.or(before.annotated),
-            by_kubectl: self.by_kubectl.or(before.by_kubectl),
-        }
-    }
-}
-
 /// The hash. Taken apart in full, so that nobody adds a field without deciding whether it restarts members.
 pub fn spec_hash(desired: &Desired, version: &Version, restart: &RestartRequests) -> String {
     let Desired {

@@ -17,7 +17,9 @@ use super::{
     labels::Map,
     spec_hash::{ANNOTATION_SPEC_HASH, RestartRequests},
 };
-use etcd_operator_api::names::{ANNOTATION_KUBECTL_RESTART, ANNOTATION_RESTART, ANNOTATION_VERSION};
+use etcd_operator_api::names::{
+    ANNOTATION_KUBECTL_RESTART, ANNOTATION_RESTART, ANNOTATION_RESTARTED_AT, ANNOTATION_VERSION,
+};
 
 /// The annotation of the StatefulSet with the template as it was last applied, without what others added to it since.
 const ANNOTATION_TEMPLATE: &str = "etcd.database.coreos.com/template";
@@ -72,6 +74,14 @@ impl StoredTemplates {
         })
     }
 
+    /// The same StatefulSet with a template that was kept.
+    pub fn with_template(&self, template: &str) -> Option<Self> {
+        Some(Self {
+            template: serde_json::from_str(template).ok()?,
+            ..self.clone()
+        })
+    }
+
     /// The template as it is kept.
     pub fn text(&self) -> String {
         text(&self.template)
@@ -88,21 +98,17 @@ impl StoredTemplates {
     }
 
     /// The requests to restart members that the template was made for.
-    pub fn template_restart_requests(&self) -> RestartRequests {
+    pub fn restart_requests(&self) -> RestartRequests {
         let of_template = |key| annotation(&self.template, key).map(str::to_owned);
         RestartRequests {
             annotated: of_template(ANNOTATION_RESTART),
-            by_kubectl: of_template(ANNOTATION_KUBECTL_RESTART),
+            by_kubectl: of_template(ANNOTATION_RESTARTED_AT),
         }
     }
 
-    /// The same with what `kubectl rollout restart` asks for since.
-    pub fn restart_requests(&self) -> RestartRequests {
-        let requested = RestartRequests {
-            annotated: None,
-            by_kubectl: self.restarted_at.clone(),
-        };
-        requested.or(self.template_restart_requests())
+    /// When `kubectl rollout restart` was last asked for, as it wrote that.
+    pub fn kubectl_restart(&self) -> Option<&str> {
+        self.restarted_at.as_deref()
     }
 
     /// The size that the template's members may let their databases grow to, where it says so.
@@ -286,7 +292,7 @@ fn keep_stored_template(
         ANNOTATION_SPEC_HASH,
         ANNOTATION_VERSION,
         ANNOTATION_RESTART,
-        ANNOTATION_KUBECTL_RESTART,
+        ANNOTATION_RESTARTED_AT,
     ] {
         let annotations = metadata.annotations.get_or_insert_default();
         match before.annotations.as_ref().and_then(|before| before.get(key)) {

@@ -1,6 +1,6 @@
 //! The pod of a member, as the StatefulSet makes it.
 
-use etcd_operator_api::names::{ANNOTATION_KUBECTL_RESTART, ANNOTATION_RESTART, ANNOTATION_VERSION};
+use etcd_operator_api::names::{ANNOTATION_RESTART, ANNOTATION_RESTARTED_AT, ANNOTATION_VERSION};
 use etcd_operator_api::{refusal::Refusal, reserved};
 use k8s_openapi::{
     api::core::v1::{
@@ -42,7 +42,7 @@ pub(super) fn template(desired: &Desired, inputs: &BuildInputs) -> Result<PodTem
     );
     let requests = [
         (ANNOTATION_RESTART, &inputs.restart.annotated),
-        (ANNOTATION_KUBECTL_RESTART, &inputs.restart.by_kubectl),
+        (ANNOTATION_RESTARTED_AT, &inputs.restart.by_kubectl),
     ];
     for (key, value) in requests {
         if let Some(value) = value {
@@ -86,7 +86,7 @@ pub(super) fn template(desired: &Desired, inputs: &BuildInputs) -> Result<PodTem
 pub(super) fn live_metadata(template: &PodTemplateSpec, namespace: &str) -> ObjectMeta {
     let metadata = template.metadata.clone().unwrap_or_default();
     let mut annotations = metadata.annotations.unwrap_or_default();
-    annotations.retain(|key, _| !reserved::annotation(key) && key != ANNOTATION_KUBECTL_RESTART);
+    annotations.retain(|key, _| !reserved::annotation(key));
     ObjectMeta {
         namespace: Some(namespace.to_owned()),
         labels: metadata.labels,

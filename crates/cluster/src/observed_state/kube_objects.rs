@@ -160,12 +160,18 @@ fn container(pod: &core::Pod, status: &core::PodStatus) -> Container {
     }
 }
 
-/// Whether the kubelet waits longer and longer before it starts the etcd container again.
+/// How many restarts without becoming ready are a crash loop, whether or not the kubelet waits right now.
+const CRASH_LOOP_RESTARTS: i32 = 3;
+
+/// Whether the etcd container ends again and again.
 fn is_crash_looping(status: &core::PodStatus) -> bool {
     let mut containers = status.container_statuses.iter().flatten();
-    let etcd = containers.find(|container| container.name == ETCD);
-    let waiting = etcd.and_then(|etcd| etcd.state.as_ref()?.waiting.as_ref());
-    waiting.is_some_and(|waiting| waiting.reason.as_deref() == Some("CrashLoopBackOff"))
+    let Some(etcd) = containers.find(|container| container.name == ETCD) else {
+        return false;
+    };
+    let waiting = etcd.state.as_ref().and_then(|state| state.waiting.as_ref());
+    let is_backing_off = waiting.is_some_and(|waiting| waiting.reason.as_deref() == Some("CrashLoopBackOff"));
+    is_backing_off || (!etcd.ready && etcd.restart_count >= CRASH_LOOP_RESTARTS)
 }
 
 /// How the etcd container ended the last time.

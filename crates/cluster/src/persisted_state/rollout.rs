@@ -14,6 +14,8 @@ pub struct Rollout {
     pub spec_hash: String,
     /// The version of etcd that goes with it.
     pub version: String,
+    /// The last request by `kubectl rollout restart` that counted.
+    pub restarted_at: Option<String>,
     /// The member that is being restarted.
     pub current: Option<RestartedMember>,
     /// When the change was first seen.
@@ -38,6 +40,7 @@ impl Rollout {
         Self {
             spec_hash: spec_hash.to_owned(),
             version: version.to_owned(),
+            restarted_at: None,
             current: None,
             started_at: now,
             progressed_at: now,
@@ -64,6 +67,7 @@ impl Rollout {
         (!status.hash.is_empty()).then(|| Self {
             spec_hash: status.hash.clone(),
             version: status.target.clone(),
+            restarted_at: status.restarted_at.clone(),
             current,
             started_at: time(&status.started_at),
             progressed_at: time(&status.progressed_at),
@@ -75,12 +79,14 @@ impl Rollout {
         RolloutStatus {
             target: self.version.clone(),
             hash: self.spec_hash.clone(),
+            restarted_at: self.restarted_at.clone(),
             current: self.current.as_ref().map(|current| RolloutMember {
                 name: name(current.ordinal),
                 pod_uid: current.pod.clone(),
             }),
             started_at: Some(Time(self.started_at)),
             progressed_at: Some(Time(self.progressed_at)),
+            last_served: None,
         }
     }
 }

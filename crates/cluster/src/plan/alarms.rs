@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use etcd_operator_api::names::ANNOTATION_REPLACE;
-use etcd_operator_etcd::membership::Known;
+use etcd_operator_etcd::membership::{Known, Member};
 use etcd_operator_etcd::status::{Alarm, AlarmKind};
 
+use super::rollout::DEFAULT_QUOTA;
 use super::{ClusterView, FlowDecision, ObservedCluster, Reason, Step};
 use crate::blocker::Blocker;
 
@@ -22,6 +23,9 @@ pub fn decide(view: &ClusterView<'_>, known: &Known) -> Option<FlowDecision> {
             FlowDecision::without_operation(Reason::Recovering, text).with_step(Step::Disarm(*alarm)),
         );
     }
+    if let Some(disarmed) = disarm_cured(view, known) {
+        return Some(disarmed);
+    }
     let alarm = all.first()?;
     let by = alarm.member.and_then(|id| known.members.get(&id));
     let by = by.map_or_else(|| "A member".to_owned(), |member| view.display_name(member));
@@ -35,6 +39,27 @@ pub fn decide(view: &ClusterView<'_>, known: &Known) -> Option<FlowDecision> {
         kind @ AlarmKind::Other(_) => format!("{by} has raised the alarm {kind}, and etcd refuses writes."),
     };
     Some(FlowDecision::without_operation(Reason::Blocked, text))
+}
+
+/// Takes the alarm NOSPACE back once every member runs with a quota that leaves room for its database.
+fn disarm_cured(view: &ClusterView<'_>, known: &Known) -> Option<FlowDecision> {
+    let observed = view.observed;
+    let mut alarms = observed.alarms.iter();
+    let alarm = alarms.find(|alarm| alarm.kind == AlarmKind::NoSpace)?;
+    let set = observed.set.as_ref()?;
+    let quota = set.quota.unwrap_or(DEFAULT_QUOTA);
+    let has_room = |voter: &Member| {
+        let member = observed.member(view.ordinal(voter)?);
+        let is_current = member.pod.as_ref()?.spec_hash == set.spec_hash;
+        let size = member.status()?.db_size;
+        (is_current && size.saturating_add(size / 10) <= quota).then_some(())
+    };
+    let is_cured = known.voters().all(|voter| has_room(voter).is_some());
+    let text = format!(
+        "Every member has room again, with {quota} bytes that its database may have: the alarm NOSPACE is taken back."
+    );
+    is_cured
+        .then(|| FlowDecision::without_operation(Reason::Recovering, text).with_step(Step::Disarm(*alarm)))
 }
 
 /// Whatever comes first, clients that cannot write are told why, and so is whoever counts what stands in the way.

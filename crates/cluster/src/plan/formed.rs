@@ -12,7 +12,7 @@ use super::{
 use crate::blocker::{Blocker, MemberProblem};
 use crate::observed_state::Ordinal;
 use crate::pending_operation::{Grant, Join, Operation};
-use crate::persisted_state::PersistedState;
+use crate::persisted_state::{PersistedState, Restore};
 
 /// What to do with a cluster that exists.
 pub fn decide(view: &ClusterView<'_>, persisted: &PersistedState) -> FlowDecision {
@@ -29,7 +29,7 @@ pub fn decide(view: &ClusterView<'_>, persisted: &PersistedState) -> FlowDecisio
             ..FlowDecision::without_operation(Reason::Hibernated, text)
         };
     }
-    if let Some(recreated) = rollout::recreate_stopped_pod(view, persisted) {
+    if let Some(recreated) = rollout::recreate_stuck_pod(view, persisted) {
         return recreated;
     }
     let Some(known) = view.known() else {
@@ -143,9 +143,14 @@ fn report_deleted_volumes(view: &ClusterView<'_>, known: &Known) -> Option<FlowD
 
 /// All are well, and the spec asks for a change that cannot be rolled out before the user acts.
 fn report_blocked_rollout(view: &ClusterView<'_>, persisted: &PersistedState) -> Option<FlowDecision> {
+    // A restore ends without it.
+    let is_restoring = persisted.restore.as_ref().is_some_and(Restore::is_active);
     let RolloutState::Blocked(blocker) = rollout::state(view, persisted) else {
         return None;
     };
+    if is_restoring {
+        return None;
+    }
     let text = "All members are healthy, and a change of the spec cannot be rolled out.";
     Some(FlowDecision::without_operation(Reason::Blocked, text).with_blockers(vec![blocker]))
 }

@@ -24,6 +24,8 @@ pub struct ObjectLayout {
     pub voter_ordinals: BTreeSet<Ordinal>,
     /// Whether the pods may be made from what is asked for by now.
     pub may_update_template: bool,
+    /// Whether the pod template must be the last one with which a voter was healthy, if that is known.
+    pub needs_served_template: bool,
     /// Whether members are restarted one by one.
     pub is_rolling_out: bool,
     /// What the pods bring onto their volumes before they start.
@@ -61,7 +63,8 @@ impl ObjectLayout {
             voter_count: voter_ordinals.len(),
             voter_ordinals,
             may_update_template: may_update_template(view, persisted),
-            is_rolling_out: rollout::outdated_pods(view).next().is_some(),
+            needs_served_template: false,
+            is_rolling_out: rollout::restarts_members(view, persisted),
             fetch_container: FetchContainer::Absent,
             is_restoring: false,
         };

@@ -7,7 +7,7 @@ use etcd_operator_etcd::membership::{Known, Member};
 use super::evidence::{has_other_volume, has_reverted_volume, has_served_template_at, is_node_lost};
 use super::{
     ClusterView, FlowDecision, GracePeriod, PodRef, Reason, Step, corrupt, join, remove, replace_request,
-    safety,
+    rollout, safety,
 };
 use crate::blocker::{Blocker, MemberProblem};
 use crate::observed_state::Ordinal;
@@ -107,6 +107,7 @@ fn is_still_needed(view: &ClusterView<'_>, known: &Known, member: &Member, repla
             corrupt::has_corrupt_alarm(view, member.id)
                 && corrupt::confirm_difference(view, known, member).is_ok()
         }
+        Cause::Outdated => rollout::is_outdated(view, replace.ordinal),
         // An older operator may have begun it without asking.
         Cause::DiskDamaged | Cause::Discarded | Cause::LeftBehind
             if !has_served_template_at(view, replace.ordinal) =>
@@ -135,7 +136,7 @@ fn why_too_few_voters(
     member: &Member,
     cause: Cause,
 ) -> Option<Blocker> {
-    let can_wait = matches!(cause, Cause::Requested | Cause::OtherVolume);
+    let can_wait = matches!(cause, Cause::Requested | Cause::OtherVolume | Cause::Outdated);
     let (voters, wanted) = (
         known.voters().count(),
         usize::from(view.observed.desired.size.get()),

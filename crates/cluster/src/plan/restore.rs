@@ -92,6 +92,10 @@ pub fn adjust_layout(layout: &mut ObjectLayout, observed: &ObservedCluster, rest
             size.max(kept).max(highest)
         };
     layout.is_restoring = true;
+    // What nobody ever served with may be what the restore is asked for.
+    let spec_hash = observed.set.as_ref().and_then(|set| set.spec_hash.as_deref());
+    layout.needs_served_template =
+        spec_hash.is_some_and(|spec_hash| !observed.persisted.has_served_spec(spec_hash));
     layout.accepts_clients = layout.accepts_clients && !restore.blocks_clients();
     layout.fetch_container = match matching_request(observed, restore).filter(|_| restore.is_fetching()) {
         Some(request) => FetchContainer::Required(Box::new(request.clone())),

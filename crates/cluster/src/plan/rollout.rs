@@ -3,18 +3,22 @@
 //! member, and a corrected one goes on from there.
 
 mod gate;
+mod stuck;
+mod surge;
 
 use etcd_operator_api::cluster::UpdateStrategy;
 use etcd_operator_etcd::id::MemberId;
 use etcd_operator_etcd::membership::{Known, Member, Role};
 use etcd_operator_etcd::status::AlarmKind;
 
-use super::{ClusterView, FlowDecision, PodRef, Reason, Step, diagnose, formed, remove};
+use super::{ClusterView, FlowDecision, PodRef, Reason, Step, diagnose, formed, remove, replace};
 use crate::blocker::{Blocker, MemberProblem};
-use crate::observed_state::{Container, ObservedCluster, ObservedMember, Ordinal, Pod};
+use crate::observed_state::{ObservedCluster, ObservedMember, Ordinal, Pod};
+use crate::pending_operation::Cause;
 use crate::persisted_state::{PersistedState, RestartedMember, Restore, Rollout};
 
-pub use gate::may_update_template;
+pub use gate::{DEFAULT_QUOTA, may_update_template};
+pub use surge::with_surge_size;
 
 /// How far the current spec has come to the members.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -73,7 +77,7 @@ pub fn state(view: &ClusterView<'_>, persisted: &PersistedState) -> RolloutState
     let is_current_restarting = persisted
         .rollout
         .as_ref()
-        .is_some_and(|rollout| rollout.current.is_some());
+        .is_some_and(|rollout| rollout.current.is_some() && observed.desired.size.get() > 0);
     let has_outdated = outdated_pods(view).next().is_some();
     if !is_changed && !has_outdated && !is_current_restarting {
         return RolloutState::Complete;
@@ -84,7 +88,7 @@ pub fn state(view: &ClusterView<'_>, persisted: &PersistedState) -> RolloutState
     if observed.desired.paused || observed.desired.updates.strategy == UpdateStrategy::Paused {
         return RolloutState::Paused;
     }
-    if let Some(blocker) = gate::user_blocker(view) {
+    if let Some(blocker) = gate::user_blocker(view).or_else(|| gate::lying_image(view)) {
         return RolloutState::Blocked(blocker);
     }
     if observed.desired.size.get() == 0 {
@@ -119,12 +123,17 @@ pub fn is_incomplete(observed: &ObservedCluster) -> bool {
 pub fn refresh(view: &ClusterView<'_>, persisted: &mut PersistedState) {
     let observed = view.observed;
     let wanted = &observed.wanted_spec_hash;
-    let begin = || Rollout::begin(wanted, &observed.wanted_version.to_string(), observed.now);
+    let begin = || Rollout {
+        restarted_at: observed.restarted_at.clone(),
+        ..Rollout::begin(wanted, &observed.wanted_version.to_string(), observed.now)
+    };
     let is_edited = observed.generation != observed.persisted.generation;
     let Some(rollout) = &mut persisted.rollout else {
         let is_complete = !gate::is_template_changed(view) && outdated_pods(view).next().is_none();
         let is_new = observed.set.is_none() || !persisted.has_formed();
-        if is_new || is_complete || is_edited || observed.is_restart_requested {
+        // Nobody acts on the spec of a paused cluster.
+        let is_asked_for = (is_edited || observed.is_restart_requested) && !observed.desired.paused;
+        if is_new || is_complete || is_asked_for {
             persisted.rollout = Some(begin());
         }
         return;
@@ -163,20 +172,23 @@ fn is_done(view: &ClusterView<'_>, current: &RestartedMember) -> bool {
         return true;
     };
     let pod = view.observed.member(current.ordinal).pod.as_ref();
-    let is_another = pod.is_some_and(|pod| pod.uid != current.pod);
-    is_another && voter_problem(view, known, member).is_none()
+    // Where the change was set back before its pod went, it need not go any more.
+    let has_restarted = pod.is_some_and(|pod| pod.uid != current.pod || !is_outdated(view, current.ordinal));
+    has_restarted && voter_problem(view, known, member).is_none()
 }
 
-/// Re-creates a pod that was made from another template than the one that the StatefulSet has now and that does not run
-/// etcd, whoever else is healthy: nobody loses anything, and a change that keeps a member from starting can be corrected.
-pub fn recreate_stopped_pod(view: &ClusterView<'_>, persisted: &PersistedState) -> Option<FlowDecision> {
+/// Re-creates a stuck pod that was made from another template than the one that the StatefulSet has now, whoever else is
+/// healthy: nobody loses anything, and a change that keeps a member from starting can be corrected. A pod whose own template
+/// has served is left alone while the current one keeps a member from starting.
+pub fn recreate_stuck_pod(view: &ClusterView<'_>, persisted: &PersistedState) -> Option<FlowDecision> {
     let observed = view.observed;
-    if !may_restart_members(view, persisted) {
+    let set = observed.set.as_ref()?;
+    if !may_restart_members(view, persisted) || !set.is_template_seen {
         return None;
     }
-    let (ordinal, pod) = outdated_pods(view).find(|(ordinal, pod)| {
-        let observed_member = observed.member(*ordinal);
-        is_stopped(view, *ordinal, observed_member, pod)
+    let is_current_bad = stuck::stuck_pods(view).any(|(_, pod)| pod.spec_hash == set.spec_hash);
+    let (ordinal, pod) = stuck::stuck_pods(view).find(|(ordinal, pod)| {
+        is_outdated(view, *ordinal) && !(is_current_bad && view.has_served_template(pod))
     })?;
     let text = format!(
         "{} is re-created: it does not run etcd, and its pod was made before the last change of the pod template.",
@@ -208,7 +220,7 @@ pub fn decide(view: &ClusterView<'_>, known: &Known, persisted: &PersistedState)
         return waits("The pod template changes; then the members are restarted one by one.");
     }
     let outdated: Vec<_> = outdated_pods(view)
-        .filter(|(ordinal, _)| keeps_data(observed.member(*ordinal)))
+        .filter(|(ordinal, _)| surge::replaces_members(view) || stuck::keeps_data(observed.member(*ordinal)))
         .filter_map(|(ordinal, pod)| Some((ordinal, pod, observed.etcd_member_in(known, ordinal)?)))
         .collect();
     if outdated.is_empty() && rollout.current.is_none() {
@@ -221,6 +233,10 @@ pub fn decide(view: &ClusterView<'_>, known: &Known, persisted: &PersistedState)
     let is_joining = |member: &Member| member.role == Role::Learner || !member.has_started();
     if has_corrupt_alarm || known.members.values().any(is_joining) || view.has_member_elsewhere(known) {
         return None;
+    }
+    if let Some(blocker) = gate::lying_image(view) {
+        let text = "The image does not hold the version that the spec names.";
+        return Some(FlowDecision::without_operation(Reason::Blocked, text).with_blockers(vec![blocker]));
     }
     if !set.is_template_seen {
         return waits("Waiting for the StatefulSet controller to see the changed pod template.");
@@ -249,6 +265,11 @@ pub fn decide(view: &ClusterView<'_>, known: &Known, persisted: &PersistedState)
     if !observed.has_rollout_slot {
         return None;
     }
+    if surge::replaces_members(view) {
+        let wanted = usize::from(observed.desired.size.get());
+        let is_complete = unhealthy.is_empty() && known.voters().count() == wanted;
+        return is_complete.then(|| replace::begin(view, known, *ordinal, member.id, Cause::Outdated, 1))?;
+    }
     Some(restart(
         view,
         known,
@@ -263,6 +284,14 @@ fn may_restart_members(view: &ClusterView<'_>, persisted: &PersistedState) -> bo
     let is_restoring = persisted.restore.as_ref().is_some_and(Restore::is_active);
     let strategy = view.observed.desired.updates.strategy;
     persisted.rollout.is_some() && !is_restoring && strategy == UpdateStrategy::Automatic
+}
+
+/// Whether members are restarted one by one now, and nobody joins or leaves meanwhile.
+pub fn restarts_members(view: &ClusterView<'_>, persisted: &PersistedState) -> bool {
+    may_restart_members(view, persisted)
+        && !surge::replaces_members(view)
+        && persisted.pending.is_none()
+        && outdated_pods(view).next().is_some()
 }
 
 /// The leader comes last, so that leadership moves once: to a member that stays.
@@ -329,6 +358,11 @@ pub fn outdated_pods<'a>(view: &ClusterView<'a>) -> impl Iterator<Item = (Ordina
     })
 }
 
+/// Whether the pod at a place was made from another template than the one that the StatefulSet has now.
+pub fn is_outdated(view: &ClusterView<'_>, ordinal: Ordinal) -> bool {
+    outdated_pods(view).any(|(outdated, _)| outdated == ordinal)
+}
+
 /// Why a voter cannot do without any of the others; none if it serves.
 fn voter_problem(view: &ClusterView<'_>, known: &Known, voter: &Member) -> Option<MemberProblem> {
     let Some(ordinal) = view.ordinal(voter) else {
@@ -362,7 +396,7 @@ fn stalled_member(view: &ClusterView<'_>, rollout: &Rollout) -> Option<(String, 
             .is_some_and(|current| current.ordinal == ordinal);
         let is_changed = pod.spec_hash.as_ref() == made_for;
         (member.status().is_none() && is_changed && pod.is_crash_looping)
-            || (is_current && is_overdue(view, rollout, Some(pod)))
+            || ((is_current || member.status().is_none()) && is_overdue(view, rollout, Some(pod)))
     };
     let is_watched = |ordinal: Ordinal, member: &ObservedMember| {
         let is_current = rollout
@@ -393,25 +427,6 @@ fn is_overdue(view: &ClusterView<'_>, rollout: &Rollout, pod: Option<&Pod>) -> b
     let waited = observed.now.duration_since(last);
     let deadline = observed.desired.updates.progress_deadline;
     waited >= deadline.try_into().unwrap_or(jiff::SignedDuration::MAX)
-}
-
-/// Whether the data of a member lie on a volume that outlives its pod.
-fn keeps_data(observed_member: &ObservedMember) -> bool {
-    let claim = observed_member.claim.as_ref();
-    claim.is_some_and(|claim| claim.deleting.is_none())
-}
-
-/// Whether etcd surely does not run in a pod, and its data lie on a volume that outlives it.
-fn is_stopped(view: &ClusterView<'_>, ordinal: Ordinal, observed_member: &ObservedMember, pod: &Pod) -> bool {
-    let is_ended = match pod.container {
-        Container::Ended { code, .. } => code != 0,
-        Container::Waiting(_) => true,
-        Container::Running => {
-            let incarnation = view.observed.persisted.incarnation;
-            view.report(ordinal, incarnation).is_some() && !view.may_start(ordinal)
-        }
-    };
-    keeps_data(observed_member) && is_ended && pod.deleting.is_none() && observed_member.status().is_none()
 }
 
 /// The others of a restarted member, each with its ID: all of them must serve right before its pod goes.

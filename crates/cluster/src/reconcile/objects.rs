@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use etcd_operator_api::EtcdBackup;
 use etcd_operator_api::refusal::Refusal;
+use etcd_operator_api::{EtcdBackup, EtcdClusterStatus};
 use etcd_operator_runtime::apply::Error;
 use etcd_operator_runtime::drift::APPLIED;
 use etcd_operator_runtime::key::ObjectKey;
@@ -14,7 +14,7 @@ use kube::ResourceExt as _;
 
 use crate::build::{self, BuildInputs, Objects, OperatorImage, PendingChange, StateAnnotations};
 use crate::desired::Desired;
-use crate::observe::{Observation, is_own_set, is_owned};
+use crate::observe::{Observation, is_own_set, is_owned, last_served_template};
 use crate::plan::Plan;
 use crate::reconcile::Deps;
 use crate::reconcile::apply_objects::{ApplyError, ObjectWriter, foreign_object_message};
@@ -55,10 +55,20 @@ pub fn pending_change(observation: &Observation) -> Option<PendingChange> {
 }
 
 /// What the objects are made of beside what the spec asks for; none if they are to be left as they are.
-pub fn build_inputs(plan: &Plan, observation: &Observation, image: &OperatorImage) -> Option<BuildInputs> {
+pub fn build_inputs(
+    plan: &Plan,
+    observation: &Observation,
+    status: Option<&EtcdClusterStatus>,
+    image: &OperatorImage,
+) -> Option<BuildInputs> {
     let layout = plan.layout.as_ref()?;
     let observed = &observation.observed;
-    let stored = observation.stored.clone();
+    let mut stored = observation.stored.clone();
+    if layout.needs_served_template
+        && let Some(served) = last_served_template(status)
+    {
+        stored = stored.map(|stored| stored.with_template(served).map_or(stored, Arc::new));
+    }
     let voters = plan
         .persisted
         .members

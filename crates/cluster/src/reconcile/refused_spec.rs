@@ -9,6 +9,7 @@ use etcd_operator_runtime::queue::Wake;
 use super::{Error, Reconciler, objects};
 use crate::desired::{Desired, to_observe_only};
 use crate::metrics::Sample;
+use crate::observe::last_served_template;
 use crate::observe::observe;
 use crate::plan::plan;
 use crate::status::{self, StatusInputs};
@@ -61,6 +62,7 @@ impl Reconciler {
             refused_step: None,
             pending: None,
             applied_template: before.and_then(|status| status.applied_template.clone()),
+            last_served_template: last_served_template(before).map(str::to_owned),
             backups: objects::backups(key, deps),
         };
         let after = status::status(cluster, observed, &plan, &status_inputs);

@@ -121,9 +121,18 @@ impl Classified for Error {
     }
 }
 
-/// The message of the API server without the client's wrapping.
+/// The message of the API server without the client's wrapping. Of a refused eviction the causes name the budget.
 fn api_message(error: &kube::Error) -> String {
     match error {
+        kube::Error::Api(status) if status.code == 429 && !status.message.is_empty() => {
+            let causes = status.details.iter().flat_map(|details| &details.causes);
+            let texts = causes.map(|cause| cause.message.as_str());
+            [status.message.as_str()]
+                .into_iter()
+                .chain(texts)
+                .collect::<Vec<_>>()
+                .join(" ")
+        }
         kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
         other => other.to_string(),
     }

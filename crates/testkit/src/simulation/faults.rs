@@ -284,8 +284,7 @@ impl Schedule {
                 1 + u32::try_from(chance.below(12)).unwrap_or(0),
             ),
             60..=63 => Fault::ChangePods(chance.below(4)),
-            64 | 65 if self.has_person => Fault::BadImage(long),
-            64 | 65 => Fault::ChangePods(chance.below(4)),
+            64 | 65 => Fault::BadImage(long),
             55 => Fault::Clone(member, other),
             56 => Fault::Swap(member, other),
             _ => match chance.pick(&self.sizes) {

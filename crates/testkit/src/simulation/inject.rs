@@ -109,8 +109,7 @@ impl Simulation {
             // Whoever is given up goes soon, and is missed like one without data.
             Fault::GiveUp(_) => is_latched && !schedule.is_fleeting && (is_sound || voters == 1),
             Fault::DeleteChild("StatefulSet") | Fault::Hibernate(_) => is_latched && !schedule.is_fleeting,
-            // Members whose data live with their pods are not restarted, and a bad image of theirs would take it.
-            Fault::ChangePods(_) | Fault::BadImage(_) => is_latched && !schedule.is_fleeting,
+            Fault::ChangePods(_) | Fault::BadImage(_) => is_latched,
             Fault::Evict(_) | Fault::LoseNode(..) | Fault::CutKubelet(..) => !schedule.is_fleeting,
             _ => true,
         }

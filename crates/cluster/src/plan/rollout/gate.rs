@@ -5,13 +5,13 @@ use etcd_operator_etcd::membership::Role;
 use etcd_operator_etcd::status::AlarmKind;
 use etcd_operator_etcd::version::Minor;
 
-use super::{is_stopped, voter_problem};
+use super::{stuck, surge, voter_problem};
 use crate::blocker::Blocker;
 use crate::persisted_state::{PersistedState, Restore};
 use crate::plan::{ClusterView, majority};
 
 /// The size that etcd lets a database grow to where no flag says so.
-const DEFAULT_QUOTA: u64 = 2 * 1024 * 1024 * 1024;
+pub const DEFAULT_QUOTA: u64 = 2 * 1024 * 1024 * 1024;
 
 /// Whether the spec asks for another pod template than the StatefulSet has.
 pub fn is_template_changed(view: &ClusterView<'_>) -> bool {
@@ -33,7 +33,42 @@ pub fn may_update_template(view: &ClusterView<'_>, persisted: &PersistedState) -
         return false;
     }
     // A member that does not start may need the change, and others may need that member.
-    has_stopped_pod(view) || (observed.has_rollout_slot && are_members_settled(view, persisted))
+    stuck::stuck_pods(view).next().is_some()
+        || is_unserved_without_quorum(view)
+        || (observed.has_rollout_slot && are_members_settled(view, persisted))
+}
+
+/// Whether no voter ever served with the pod template, and nobody can tell the members by now: the template may be why, though
+/// the pods run. They are left alone, and take the changed template when a person deletes them.
+fn is_unserved_without_quorum(view: &ClusterView<'_>) -> bool {
+    let spec_hash = view
+        .observed
+        .set
+        .as_ref()
+        .and_then(|set| set.spec_hash.as_deref());
+    let persisted = &view.observed.persisted;
+    view.known().is_none()
+        && !persisted.served_spec_hashes.is_empty()
+        && spec_hash.is_some_and(|spec_hash| !persisted.has_served_spec(spec_hash))
+}
+
+/// A member that was made from the pod template and runs another minor version than that names.
+pub fn lying_image(view: &ClusterView<'_>) -> Option<Blocker> {
+    let observed = view.observed;
+    let set = observed.set.as_ref()?;
+    let named = set.version.as_ref()?;
+    observed.members.iter().find_map(|(ordinal, member)| {
+        let is_current = member
+            .pod
+            .as_ref()
+            .is_some_and(|pod| pod.spec_hash == set.spec_hash);
+        let running = &member.status().filter(|_| is_current)?.version;
+        (Minor::of(running) != Minor::of(named)).then(|| Blocker::ImageVersionDiffers {
+            member: observed.name(*ordinal),
+            running: running.to_string(),
+            named: named.to_string(),
+        })
+    })
 }
 
 /// Why the user must act before this change can be rolled out.
@@ -41,12 +76,9 @@ pub fn user_blocker(view: &ClusterView<'_>) -> Option<Blocker> {
     let observed = view.observed;
     let set = observed.set.as_ref()?;
     let wanted = &observed.wanted_version;
-    let running = observed
-        .members
-        .values()
-        .filter_map(|member| member.status().map(|status| &status.version));
-    let mut versions = running.chain(&set.version);
-    if let Some(other) = versions.find(|version| Minor::of(version) != Minor::of(wanted)) {
+    // The cluster as a whole is of the lowest version that runs: one member alone can go back to it.
+    let lowest = view.oldest_running_version().or(set.version.as_ref());
+    if let Some(other) = lowest.filter(|version| Minor::of(version) != Minor::of(wanted)) {
         return Some(Blocker::OtherMinorVersion {
             running: other.to_string(),
             wanted: wanted.to_string(),
@@ -56,18 +88,16 @@ pub fn user_blocker(view: &ClusterView<'_>) -> Option<Blocker> {
     if tls.peer.is_some() != set.secure_peers || tls.client.is_some() != set.secure_clients {
         return Some(Blocker::EncryptionSwitched);
     }
-    if observed.desired.storage.is_ephemeral() {
+    let quota = observed.desired.options.quota.unwrap_or(DEFAULT_QUOTA);
+    let sizes = observed.members.values().filter_map(|member| member.status());
+    let largest = sizes.map(|status| status.db_size).max().unwrap_or_default();
+    if is_template_changed(view) && quota < largest.saturating_add(largest / 10) {
+        return Some(Blocker::QuotaTooSmall { quota, largest });
+    }
+    if surge::replaces_members(view) && !surge::can_replace_members(observed) {
         return Some(Blocker::DataLivesWithPods);
     }
     None
-}
-
-/// Whether a pod does not run etcd though it should.
-fn has_stopped_pod(view: &ClusterView<'_>) -> bool {
-    view.observed.members.iter().any(|(ordinal, member)| {
-        let mut pods = member.pod.iter();
-        pods.any(|pod| is_stopped(view, *ordinal, member, pod))
-    })
 }
 
 /// Whether nothing is under way, and at most one voter does not serve, which the others can do without.

@@ -48,6 +48,7 @@ pub fn status_inputs() -> StatusInputs<'static> {
         conflicts: Vec::new(),
         pending: None,
         applied_template: None,
+        last_served_template: None,
         backups: Vec::new(),
     }
 }

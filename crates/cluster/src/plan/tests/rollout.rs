@@ -1,7 +1,10 @@
 //! Changes of the spec on their way to running members.
 
-use etcd_operator_api::cluster::UpdateStrategy;
+use std::collections::BTreeMap;
+
+use etcd_operator_api::cluster::{Retention, UpdateStrategy};
 use etcd_operator_api::condition::ConditionType;
+use etcd_operator_etcd::membership::Role;
 use etcd_operator_etcd::status::{Alarm, AlarmKind};
 use jiff::SignedDuration;
 
@@ -9,6 +12,7 @@ use super::explanations::{condition_of, status_of};
 use super::scene::{Scene, id, ordinal, waiting};
 use super::{line, plan, planned};
 use crate::blocker::{Blocker, BlockerReason};
+use crate::desired::Storage;
 use crate::observed_state::ended_container;
 use crate::persisted_state::RestartedMember;
 use crate::plan::{Departure, PendingCause, Reason, RolloutState, Step};
@@ -365,4 +369,173 @@ fn a_member_that_was_removed_or_replaced_meanwhile_is_waited_for_no_more() {
         panic!("a restart");
     };
     assert_eq!(departure, Departure::Evicted);
+}
+
+/// The first member has come back with a bad template, and etcd ends again and again.
+fn stalled() -> Scene {
+    let mut scene = template_changed(3);
+    let next = plan(&scene.observed);
+    scene.stored(&next);
+    scene.pod(1, "bad");
+    let pod = scene.pod_at(1);
+    pod.spec_hash = Some("edited".to_owned());
+    pod.container = ended_container(1, "flag provided but not defined");
+    pod.is_crash_looping = true;
+    scene
+}
+
+#[test]
+fn a_stalled_rollout_takes_no_other_member_however_that_fares() {
+    let mut scene = stalled();
+    scene.pod(2, "pod-2");
+    for is_crash_looping in [false, true] {
+        let pod = scene.pod_at(2);
+        pod.container = ended_container(137, "");
+        pod.is_crash_looping = is_crash_looping;
+        assert!(!planned(&scene).contains("c-2"), "{is_crash_looping}");
+    }
+    scene.pod_at(2).container = waiting("ImagePullBackOff");
+    assert!(!planned(&scene).contains("c-2"));
+    // Once the change is corrected it may be what that member needs.
+    scene.edited("corrected");
+    let changed = plan(&scene.observed);
+    scene.stored(&changed);
+    assert_eq!(planned(&scene), "RollingOut - delete stopped c-1");
+}
+
+#[test]
+fn a_pod_that_is_just_starting_opens_no_gate() {
+    let mut scene = edited(3);
+    scene.silent(0);
+    for container in [waiting("ContainerCreating"), ended_container(137, "")] {
+        scene.pod(2, "pod-2");
+        scene.pod_at(2).container = container;
+        assert!(!may_update(&scene));
+    }
+    scene.pod_at(2).is_crash_looping = true;
+    assert!(may_update(&scene));
+}
+
+#[test]
+fn a_crash_loop_counts_whatever_code_it_ends_with() {
+    let mut scene = template_changed(1);
+    scene.unknown();
+    scene.pod(0, "bad");
+    let pod = scene.pod_at(0);
+    pod.spec_hash = Some("edited".to_owned());
+    pod.container = ended_container(0, "");
+    pod.is_crash_looping = true;
+    scene.edited("corrected");
+    let changed = plan(&scene.observed);
+    scene.stored(&changed);
+    assert_eq!(planned(&scene), "RollingOut - delete stopped c-0");
+    scene.observed.set.as_mut().expect("a set").is_template_seen = false;
+    assert!(
+        !planned(&scene).contains("stopped"),
+        "its successor could have the old template"
+    );
+}
+
+#[test]
+fn a_single_member_that_runs_and_is_not_reached_with_a_bad_change_can_be_corrected_by_a_person() {
+    let mut scene = template_changed(1);
+    scene.unknown();
+    scene.pod(0, "bad");
+    scene.pod_at(0).spec_hash = Some("edited".to_owned());
+    scene.edited("corrected");
+    let changed = plan(&scene.observed);
+    assert!(changed.layout.as_ref().expect("a layout").may_update_template);
+    scene.stored(&changed);
+    assert!(!planned(&scene).contains("c-0"), "etcd may run there");
+}
+
+#[test]
+fn an_image_with_another_minor_version_than_its_name_stops_at_the_first_member_and_can_be_taken_back() {
+    let mut scene = template_changed(3);
+    let next = plan(&scene.observed);
+    scene.stored(&next);
+    restarted(&mut scene, 1, "lies");
+    scene.status(1).expect("a status").version = "3.7.3".parse().expect("a version");
+    let next = plan(&scene.observed);
+    assert_eq!(line(&scene, &next), "Blocked - -");
+    let reasons: Vec<_> = next.explanation.blockers.iter().map(Blocker::reason).collect();
+    assert_eq!(reasons, [BlockerReason::ImageVersionDiffers]);
+    assert_eq!(rolled_out(&scene).0, "Blocked");
+    scene.edited("as-asked");
+    let changed = plan(&scene.observed);
+    assert!(changed.layout.as_ref().expect("a layout").may_update_template);
+    scene.stored(&changed);
+    assert_eq!(planned(&scene), "RollingOut - restart c-1 (Evicted)");
+}
+
+#[test]
+fn a_change_that_is_set_back_before_its_first_pod_went_is_complete() {
+    let mut scene = template_changed(3);
+    let next = plan(&scene.observed);
+    assert!(
+        next.persisted
+            .rollout
+            .as_ref()
+            .is_some_and(|rollout| rollout.current.is_some())
+    );
+    scene.stored(&next);
+    scene.edited("as-asked");
+    let back = plan(&scene.observed);
+    scene.stored(&back);
+    let next = plan(&scene.observed);
+    assert_eq!(
+        (line(&scene, &next).as_str(), next.rollout),
+        ("Converged - -", RolloutState::Complete)
+    );
+}
+
+#[test]
+fn a_quota_below_the_largest_database_is_refused_and_a_larger_one_takes_the_alarm_back() {
+    let mut scene = edited(3);
+    scene.status(1).expect("a status").db_size = 1 << 30;
+    scene.observed.desired.options.quota = Some(1 << 30);
+    assert!(!may_update(&scene));
+    assert_eq!(rolled_out(&scene).0, "Blocked");
+
+    let mut full = Scene::formed(3);
+    let kind = AlarmKind::NoSpace;
+    full.observed.alarms.insert(Alarm { member: None, kind });
+    full.status(1).expect("a status").db_size = 2 << 30;
+    assert_eq!(planned(&full), "Blocked - -");
+    full.observed.set.as_mut().expect("a set").quota = Some(4 << 30);
+    assert_eq!(planned(&full), "Recovering - disarm NOSPACE");
+    full.pod_at(2).spec_hash = Some("earlier".to_owned());
+    assert!(
+        !planned(&full).contains("disarm"),
+        "one member has the smaller quota"
+    );
+}
+
+#[test]
+fn members_that_keep_their_data_in_their_pods_are_replaced_beside_one_more() {
+    let mut scene = edited(3);
+    scene.observed.desired.storage = Storage::Ephemeral {
+        in_memory: false,
+        limit: None,
+        retention: Retention::Retain,
+        labels: BTreeMap::new(),
+    };
+    for number in 0..3 {
+        *scene.claim_at(number) = None;
+    }
+    let changed = plan(&scene.observed);
+    assert!(changed.layout.as_ref().expect("a layout").may_update_template);
+    assert_eq!(changed.step, None);
+    scene.stored(&changed);
+    let grows = plan(&scene.observed);
+    assert_eq!(grows.layout.as_ref().expect("a layout").replicas, 4);
+    assert_eq!(grows.step, None, "one more joins before another one goes");
+    scene.member(3, id(3), Role::Voter, true);
+    restarted(&mut scene, 3, "new-3");
+    *scene.claim_at(3) = None;
+    let next = plan(&scene.observed);
+    assert_eq!(
+        line(&scene, &next),
+        format!("Recovering Replace(1) remove c-1 ({})", id(1))
+    );
 }

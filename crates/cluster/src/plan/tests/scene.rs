@@ -99,6 +99,7 @@ impl Scene {
             wanted_spec_hash: "as-asked".to_owned(),
             wanted_version: version.parse().expect("a version"),
             is_restart_requested: false,
+            restarted_at: None,
             has_rollout_slot: true,
             set: None,
             members: BTreeMap::new(),

@@ -222,6 +222,7 @@ fn the_alarm_of_a_member_that_was_replaced_is_taken_back_and_any_other_is_told()
     scene.observed.alarms.insert(raised(id(9), AlarmKind::Corrupt));
     assert_eq!(planned(&scene), "Recovering - disarm CORRUPT");
     scene.observed.alarms = [raised(id(1), AlarmKind::NoSpace)].into();
+    scene.status(1).expect("a status").db_size = 2 << 30;
     let told = plan(&scene.observed);
     assert_eq!(line(&scene, &told), "Blocked - -");
     assert!(

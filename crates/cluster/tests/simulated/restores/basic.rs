@@ -4,6 +4,7 @@ use std::slice;
 use std::time::Duration;
 
 use etcd_operator_testkit::etcd::DataDir;
+use etcd_operator_testkit::machine::MISREADING_REPOSITORY;
 use etcd_operator_testkit::simulation::{NAMESPACE, Simulation, run};
 use serde_json::json;
 
@@ -243,6 +244,29 @@ fn a_member_that_was_not_prepared_in_time_joins_the_others_later() {
         .await;
         asked.served_by(3).await;
         assert!(serves(&sim, "c-2").is_some_and(|id| id != before));
+        sim.check();
+    });
+}
+
+#[test]
+fn one_during_a_stuck_rollout_starts_on_the_last_template_that_served() {
+    run(21, |sim| async move {
+        let (asked, _writers) = written(&sim).await;
+        sim.edit("c", |spec| spec["repository"] = json!(MISREADING_REPOSITORY));
+        sim.expect("a member is stuck with the change", 5 * MINUTE, |sim| {
+            plan(sim).contains("crc mismatch")
+        })
+        .await;
+        asked.ask();
+        sim.expect("it is committed", 10 * MINUTE, |_| {
+            asked.progress()["committed"] == true
+        })
+        .await;
+        // What is still asked for would be rolled out again.
+        sim.edit("c", |spec| {
+            spec.as_object_mut().unwrap().remove("repository");
+        });
+        asked.served_by(3).await;
         sim.check();
     });
 }

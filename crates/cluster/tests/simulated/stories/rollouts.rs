@@ -219,17 +219,56 @@ fn a_cluster_grows_and_is_edited_again_in_the_middle_of_a_rollout() {
 }
 
 #[test]
-fn members_that_keep_their_data_in_their_pods_are_not_restarted() {
-    run(25, |sim| async move {
+fn members_that_keep_their_data_in_their_pods_are_replaced_beside_one_more() {
+    for size in [1, 2, 3] {
+        run(25, |sim| async move {
+            super::cluster_with(&sim, size, json!({"storage": {"medium": "EmptyDir"}})).await;
+            let _writers = sim.write("c", 2, SECOND);
+            change(&sim, "1");
+            sim.expect("one more joins first", 5 * MINUTE, |sim| {
+                usize::from(size) + 1 == sim.voters("c").1
+            })
+            .await;
+            is_rolled_out(&sim, size, "1").await;
+            ends_well(&sim).await;
+        });
+    }
+}
+
+#[test]
+fn a_bad_image_replaces_no_member_that_keeps_its_data_in_its_pod() {
+    run(26, |sim| async move {
         super::cluster_with(&sim, 3, json!({"storage": {"medium": "EmptyDir"}})).await;
+        let _writers = sim.write("c", 2, SECOND);
         let before = uids(&sim);
+        sim.edit("c", |spec| spec["repository"] = json!(MISREADING_REPOSITORY));
+        sim.expect("it stalls", 15 * MINUTE, |sim| {
+            condition(sim, "RolledOut").1 == "Stalled"
+        })
+        .await;
+        assert_eq!(uids(&sim), before);
+        sim.edit("c", |spec| {
+            spec.as_object_mut().unwrap().remove("repository");
+        });
+        change(&sim, "1");
+        is_rolled_out(&sim, 3, "1").await;
+        ends_well(&sim).await;
+    });
+}
+
+#[test]
+fn two_members_without_learners_keep_their_data_and_their_pods() {
+    run(27, |sim| async move {
+        let spec = json!({"storage": {"medium": "EmptyDir"}, "version": "3.3.27"});
+        super::cluster_with(&sim, 2, spec).await;
+        let before = pod(&sim, "c-0")["metadata"]["uid"].clone();
         change(&sim, "1");
         sim.expect("it is told", 2 * MINUTE, |sim| {
             condition(sim, "RolledOut") == ("False".to_owned(), "Blocked".to_owned())
         })
         .await;
         tokio::time::sleep(10 * MINUTE).await;
-        assert_eq!(uids(&sim), before);
+        assert_eq!(pod(&sim, "c-0")["metadata"]["uid"], before);
         ends_well(&sim).await;
     });
 }

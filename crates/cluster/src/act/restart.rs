@@ -1,0 +1,124 @@
+//! Restarting a member with the current pod template: everybody else is asked again right before its pod goes.
+
+use etcd_operator_etcd::id::MemberId;
+use etcd_operator_etcd::membership::Membership as MembershipRead;
+use etcd_operator_runtime::key::ObjectKey;
+use k8s_openapi::api::core::v1::Pod;
+
+use super::{Error, MEMBERSHIP_UNKNOWN, Outcome, preferred_connection, read_pod};
+use crate::observe::Observation;
+use crate::observed_state::{Ordinal, kube_objects};
+use crate::plan::{Departure, OtherVoters, PodRef};
+use crate::reconcile::Deps;
+
+/// Lets a member restart with the current pod template, if all other voters serve at this moment.
+pub async fn restart_pod(
+    pod: &PodRef,
+    others: &OtherVoters,
+    departure: Departure,
+    observation: &Observation,
+    key: &ObjectKey,
+    deps: &Deps,
+) -> Result<Outcome, Error> {
+    let name = observation.observed.name(pod.ordinal);
+    for (ordinal, id) in others {
+        if let Some(why) = why_not_serving(*ordinal, *id, observation, key, deps).await? {
+            let other = observation.observed.name(*ordinal);
+            return Ok(Outcome::Waits(format!("{name} is not restarted: {other} {why}")));
+        }
+    }
+    if let Some(why) = why_membership_changed(observation).await {
+        return Ok(Outcome::Waits(format!("{name} is not restarted: {why}")));
+    }
+    let key = key.beside(&name);
+    let done = match departure {
+        Departure::Evicted => deps.applier.evict(&key, &pod.uid).await,
+        Departure::Deleted => deps.applier.delete_uid::<Pod>(&key, &pod.uid, None).await,
+    };
+    match done {
+        Ok(()) => Ok(Outcome::Done(format!(
+            "Restarting {name} with the changed pod template."
+        ))),
+        Err(error) if error.is_eviction_refused() => Ok(Outcome::EvictionRefused(error.to_string())),
+        Err(error) if error.is_conflict() => Ok(Outcome::Stale(format!("pod {name} was replaced"))),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Why a voter may not be relied on at this moment: its pod goes or is not ready, or it does not answer a linearizable read.
+async fn why_not_serving(
+    ordinal: Ordinal,
+    id: MemberId,
+    observation: &Observation,
+    key: &ObjectKey,
+    deps: &Deps,
+) -> Result<Option<&'static str>, Error> {
+    let observed = &observation.observed;
+    let observed_member = observed.member(ordinal);
+    let Some(seen) = &observed_member.pod else {
+        return Ok(Some("has no pod"));
+    };
+    let pod = PodRef {
+        ordinal,
+        uid: seen.uid.clone(),
+    };
+    let Some(now) = read_pod(&pod, observation, key, deps).await? else {
+        return Ok(Some("has another pod by now"));
+    };
+    if now.metadata.deletion_timestamp.is_some() {
+        return Ok(Some("is being deleted"));
+    }
+    // A pod that was observed unready is one that the plan excuses.
+    if seen.ready && !kube_objects::is_ready(&now) {
+        return Ok(Some("is not ready"));
+    }
+    let Some(connection) = observation.probes.connections.get(&ordinal) else {
+        return Ok(Some("is not connected"));
+    };
+    let Ok(status) = connection.status().await else {
+        return Ok(Some("does not return its status"));
+    };
+    let Ok(position) = connection.position().await else {
+        return Ok(Some("does not answer a linearizable read"));
+    };
+    let is_voter = position.member == id
+        && Some(position.cluster) == observed.persisted.cluster
+        && !status.is_learner
+        && status.leader.is_some();
+    Ok((!is_voter).then_some("does not confirm that it is a voter that follows a leader"))
+}
+
+/// Why the membership is not what was observed.
+async fn why_membership_changed(observation: &Observation) -> Option<&'static str> {
+    let (Some(known), Some(connection)) = (observation.observed.known(), preferred_connection(observation))
+    else {
+        return Some(MEMBERSHIP_UNKNOWN);
+    };
+    match connection.membership().await {
+        MembershipRead::Known(now) if now.members == known.members && now.cluster == known.cluster => None,
+        MembershipRead::Known(_) => Some("the membership has changed"),
+        MembershipRead::Unknown(_) => Some(MEMBERSHIP_UNKNOWN),
+    }
+}
+
+/// Deletes a pod in which etcd did not run, unless anything about it has changed since.
+pub async fn delete_stopped_pod(
+    pod: &PodRef,
+    resource_version: &str,
+    observation: &Observation,
+    key: &ObjectKey,
+    deps: &Deps,
+) -> Result<Outcome, Error> {
+    let name = observation.observed.name(pod.ordinal);
+    let deleted = deps
+        .applier
+        .delete_version::<Pod>(&key.beside(&name), &pod.uid, resource_version)
+        .await;
+    match deleted {
+        Ok(()) => Ok(Outcome::Done(format!(
+            "Deleted pod {name}, which did not run etcd, so that it takes the changed pod template."
+        ))),
+        Err(error) if error.is_conflict() => Ok(Outcome::Stale(format!("pod {name} has changed"))),
+        Err(error) => Err(error.into()),
+    }
+}

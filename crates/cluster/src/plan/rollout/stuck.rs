@@ -1,0 +1,54 @@
+//! Pods that do not run etcd and will not without help, as the kubelet and the guard say it. What the operator cannot reach may
+//! run all the same, and whoever is just starting needs no help.
+
+use crate::observed_state::{Container, ObservedMember, Ordinal, Pod, StartDelay, WaitingCause};
+use crate::plan::ClusterView;
+
+/// Pods in which etcd does not run and with which no data go, each with its place.
+pub fn stuck_pods<'a>(view: &ClusterView<'a>) -> impl Iterator<Item = (Ordinal, &'a Pod)> {
+    let observed = view.observed;
+    let view = view.clone();
+    observed.members.iter().filter_map(move |(ordinal, member)| {
+        let pod = member.pod.as_ref()?;
+        is_stuck(&view, *ordinal, member, pod).then_some((*ordinal, pod))
+    })
+}
+
+/// Whether the data of a member lie on a volume that outlives its pod.
+pub fn keeps_data(observed_member: &ObservedMember) -> bool {
+    let claim = observed_member.claim.as_ref();
+    claim.is_some_and(|claim| claim.deleting.is_none())
+}
+
+fn is_stuck(view: &ClusterView<'_>, ordinal: Ordinal, observed_member: &ObservedMember, pod: &Pod) -> bool {
+    let is_template_served = view.has_served_template(pod);
+    let is_stopped = match &pod.container {
+        // Where members have served with the template, one exit is no reason to give up on it.
+        Container::Ended { code, .. } => pod.is_crash_looping || (*code != 0 && !is_template_served),
+        Container::Waiting(delay) => is_failing(delay) || pod.unscheduled_since.is_some(),
+        Container::Running => {
+            let incarnation = view.observed.persisted.incarnation;
+            view.report(ordinal, incarnation).is_some() && !view.may_start(ordinal) && !is_template_served
+        }
+    };
+    is_stopped
+        && (keeps_data(observed_member) || is_no_voter(view, ordinal))
+        && pod.deleting.is_none()
+        && observed_member.status().is_none()
+}
+
+/// Whether the kubelet cannot start a container, and says why.
+fn is_failing(delay: &StartDelay) -> bool {
+    match delay {
+        StartDelay::NotScheduled | StartDelay::NodePreparing { .. } => false,
+        StartDelay::Waiting(container) => container.cause != WaitingCause::Creating,
+    }
+}
+
+/// Whether no voter is at a place: what lies there counts for nothing yet.
+fn is_no_voter(view: &ClusterView<'_>, ordinal: Ordinal) -> bool {
+    view.known().is_some_and(|known| {
+        let mut voters = known.voters();
+        voters.all(|voter| view.ordinal(voter) != Some(ordinal))
+    })
+}
