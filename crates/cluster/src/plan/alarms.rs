@@ -31,7 +31,7 @@ pub fn decide(view: &ClusterView<'_>, known: &Known) -> Option<FlowDecision> {
     let by = by.map_or_else(|| "A member".to_owned(), |member| view.display_name(member));
     let text = match alarm.kind {
         AlarmKind::NoSpace => format!(
-            "{by} has reached the size its database may have, and etcd refuses writes: delete keys or compact, run etcdctl --command-timeout=10m defrag on one member after the other and then etcdctl alarm disarm. The size is spec.etcd.quotaBackendBytes, which a cluster that has formed keeps."
+            "{by} has reached the size its database may have, and etcd refuses writes: delete keys or compact, run etcdctl --command-timeout=10m defrag on one member after the other and then etcdctl alarm disarm. Or raise spec.etcd.quotaBackendBytes, which restarts the members one by one, and run etcdctl alarm disarm after that."
         ),
         AlarmKind::Corrupt => format!(
             "etcd has raised the alarm CORRUPT without a member that could be replaced, and refuses writes: find out with etcdctl endpoint hashkv whose data are wrong, annotate this EtcdCluster with {ANNOTATION_REPLACE} and its ID, and take the alarm back with etcdctl alarm disarm."
