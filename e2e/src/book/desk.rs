@@ -35,6 +35,7 @@ impl<'a> Desk<'a> {
         "docs/disaster.md",
         "docs/how-to/adopt-volumes.md",
         "docs/how-to/back-up.md",
+        "docs/how-to/change-a-running-cluster.md",
         "docs/how-to/connect-an-application.md",
         "docs/how-to/create-a-cluster.md",
         "docs/how-to/hibernate.md",

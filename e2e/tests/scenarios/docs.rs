@@ -47,11 +47,12 @@ done
 "#;
 
 /// Pages about a cluster that serves, each with the clusters that the one before has left.
-const CLUSTERS: [&str; 8] = [
+const CLUSTERS: [&str; 9] = [
     "docs/how-to/create-a-cluster.md",
     "docs/how-to/connect-an-application.md",
     "docs/how-to/scale.md",
     "docs/how-to/hibernate.md",
+    "docs/how-to/change-a-running-cluster.md",
     "docs/how-to/replace-a-member.md",
     "docs/how-to/adopt-volumes.md",
     "docs/how-to/wait-in-scripts.md",
