@@ -114,6 +114,7 @@ mod tests {
     #[test]
     fn every_reason_of_a_controller_is_documented_and_no_other() {
         let plan = include_str!("../../../cluster/src/plan.rs");
+        let rollout = include_str!("../../../cluster/src/status/rollout.rs");
         let statuses = [
             include_str!("../../../backup/src/status/conditions.rs"),
             include_str!("../../../backup/src/status/former_locations.rs"),
@@ -128,6 +129,7 @@ mod tests {
                 "\n}\n",
             ),
             include_str!("../../../cluster/src/status/conditions.rs"),
+            between(rollout, "use super::", "pub fn transitions"),
             include_str!("../../../cluster/src/status/step_failure.rs"),
             include_str!("../../../cluster/src/status/backups.rs"),
             include_str!("../../../cluster/src/build/image.rs"),
@@ -171,6 +173,12 @@ mod tests {
         let mut given = reason_literals(steps.expect("the source has that line").1);
         given.extend(reason_literals(include_str!(
             "../../../cluster/src/status/events.rs"
+        )));
+        let rollout = include_str!("../../../cluster/src/status/rollout.rs");
+        given.extend(reason_literals(between(
+            rollout,
+            "pub fn transitions",
+            "#[cfg(test)]",
         )));
         given.insert(elsewhere());
         assert_eq!(given, documented_events("EtcdCluster"));

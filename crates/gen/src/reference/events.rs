@@ -66,7 +66,37 @@ pub(super) const EVENTS: &[ReasonDoc] = &[
     reason(
         "EtcdCluster",
         "PodDeleted",
-        "A pod was deleted, so that it starts as a new member.",
+        "A pod was deleted, so that it starts as a new member, or because it did not run etcd and the pod template has changed.",
+        "",
+    ),
+    reason(
+        "EtcdCluster",
+        "RolloutStarted",
+        "Members are restarted one by one with a changed pod template.",
+        "",
+    ),
+    reason(
+        "EtcdCluster",
+        "MemberRestarted",
+        "The pod of a member was evicted or deleted, so that it starts with the changed pod template.",
+        "",
+    ),
+    reason(
+        "EtcdCluster",
+        "MemberUpdated",
+        "A restarted member serves again. The message says after how many seconds.",
+        "",
+    ),
+    reason(
+        "EtcdCluster",
+        "RolloutStalled",
+        "Warning: a restarted member makes no progress, so no other member is restarted.",
+        "Correct the spec or set it back; see the reason `Stalled` of the condition RolledOut.",
+    ),
+    reason(
+        "EtcdCluster",
+        "RolloutCompleted",
+        "Every member runs the current spec.",
         "",
     ),
     reason(

@@ -155,8 +155,38 @@ const GENERAL: &[ReasonDoc] = &[
     reason(
         "RolledOut",
         "Pending",
-        "False: the spec has changes that no member runs. The message names the settings.",
-        "This version of the operator does not roll changes out to running members. Revert the change, or restore a backup into a new EtcdCluster with it.",
+        "False: the spec has changes that no member runs yet. The message names the settings and what they wait for: members that are not healthy, another operation, other clusters, or the user.",
+        "Usually nothing. If the change was pending when 0.1.0 was replaced, edit the spec or set the annotation that the message names. If a member is not healthy, see the condition Progressing.",
+    ),
+    reason(
+        "RolledOut",
+        "RollingOut",
+        "False: members are restarted one by one, the leader last. The message counts those that have the current pod template.",
+        "",
+    ),
+    reason(
+        "RolledOut",
+        "Stalled",
+        "False: a restarted member makes no progress, so no other member is restarted. The message names it and what keeps it.",
+        "Correct the spec or set it back: the pod is re-created at once. If the cause is elsewhere, remove it, and the rollout goes on.",
+    ),
+    reason(
+        "RolledOut",
+        "Paused",
+        "False: the spec has changes that no member runs, and `spec.updates.strategy` is Paused, or `spec.paused` is set.",
+        "To roll them out, set the strategy to Automatic, or `spec.paused` to false.",
+    ),
+    reason(
+        "RolledOut",
+        "Blocked",
+        "False: a change of the spec cannot be rolled out, such as another minor version. The message says why.",
+        "Follow the message. [All blockers](blockers.md).",
+    ),
+    reason(
+        "RolledOut",
+        "OnDelete",
+        "False: the members that the message names have an earlier pod template, and `spec.updates.strategy` is OnDelete.",
+        "Delete their pods one by one, and wait for `Degraded=False` in between.",
     ),
     reason(
         "Stalled",
@@ -167,7 +197,7 @@ const GENERAL: &[ReasonDoc] = &[
     reason(
         "Progressing",
         "Pending",
-        "False: all members are healthy, but the spec has changes that no member runs.",
+        "False: all members are healthy, and the spec has changes that wait to be rolled out.",
         "See the condition RolledOut.",
     ),
     reason(
@@ -259,6 +289,12 @@ const GENERAL: &[ReasonDoc] = &[
         "Recovering",
         "True: a member is being replaced.",
         "",
+    ),
+    reason(
+        "Progressing",
+        "RollingOut",
+        "True: members are restarted one by one with a changed pod template. The message names the next one, or what it waits for.",
+        "If a member does not come back, see the condition RolledOut.",
     ),
     reason(
         "Progressing",
