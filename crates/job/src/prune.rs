@@ -1,6 +1,8 @@
 //! Deletes backups: those that a retention policy no longer keeps, or all of an `EtcdBackup`. The manifest names the owner;
 //! backups of other owners are never touched.
 
+use std::collections::BTreeSet;
+
 use etcd_operator_api::contract::{JobOrder, JobOutcome, Skipped};
 use etcd_operator_api::retention::{self, Keep};
 use etcd_operator_store::Store;
@@ -12,6 +14,8 @@ use crate::leftovers::{self, Deletion, RunIdentity};
 use crate::list;
 
 /// Deletes the backups of the order's `EtcdBackup` that the retention policy no longer keeps.
+///
+/// Two listings must agree: a newer backup, because of which an older one is surplus, may disappear after the first one.
 pub async fn prune(store: &Store, order: &JobOrder, keep: &Keep) -> Result<JobOutcome, Failure> {
     let Some(policy) = keep.policy() else {
         let zone = keep.zone.as_deref().unwrap_or_default();
@@ -19,8 +23,17 @@ pub async fn prune(store: &Store, order: &JobOrder, keep: &Keep) -> Result<JobOu
         return Err(Failure::bad_order(message));
     };
     let catalog = sweep_and_list(store, order).await?;
+    let listed = list::own_backups(store, &catalog, &order.owner_uid).await?;
+    let first: BTreeSet<&str> = retention::prune(&listed, &order.owner_uid, &policy, clock::now())
+        .into_iter()
+        .collect();
+    if first.is_empty() {
+        return delete_objects(store, order, &[], listed.len()).await;
+    }
+    let catalog = catalog::read(store, NameFilter::Path(&order.store.path)).await?;
     let all = list::own_backups(store, &catalog, &order.owner_uid).await?;
-    let expired = retention::prune(&all, &order.owner_uid, &policy, clock::now());
+    let mut expired = retention::prune(&all, &order.owner_uid, &policy, clock::now());
+    expired.retain(|object| first.contains(object));
     delete_objects(store, order, &expired, all.len()).await
 }
 

@@ -1,5 +1,6 @@
 //! Deleting: what is named and ours, and nothing else; cut off anywhere, no ghost of a backup is left that counts.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::Mutex;
 
@@ -26,12 +27,15 @@ enum Harm {
     Gone(usize),
     /// There is no room for anything new.
     Full,
+    /// Before the second listing these names disappear.
+    Loses(u8, Vec<String>),
 }
 
 /// A store that does not delete everything.
 #[derive(Debug)]
 struct Stubborn {
     inner: Local,
+    folder: PathBuf,
     harm: Mutex<Harm>,
 }
 
@@ -51,7 +55,7 @@ impl Stubborn {
                 return then;
             }
             Harm::Full if !deletes => Class::Full,
-            Harm::Locked(_) | Harm::Full => return then,
+            Harm::Locked(_) | Harm::Full | Harm::Loses(..) => return then,
         };
         Box::pin(std::future::ready(Err(Fault::new(class, "by plan"))))
     }
@@ -97,6 +101,14 @@ impl Backend for Stubborn {
     }
 
     fn list<'a>(&'a self, prefix: &'a str, page: Option<&'a str>) -> BackendFuture<'a, Page<ListedObject>> {
+        if let Harm::Loses(listings, names) = &mut *self.harm.lock().expect("no panic holds it") {
+            *listings += 1;
+            if *listings == 2 {
+                for name in names.drain(..) {
+                    std::fs::remove_file(self.folder.join(name)).expect("deleted");
+                }
+            }
+        }
         self.inner.list(prefix, page)
     }
 
@@ -120,6 +132,7 @@ impl Backend for Stubborn {
 fn stubborn(bench: &Bench, harm: Harm) -> Store {
     let port = Stubborn {
         inner: Local::new(bench.folder.0.clone()).expect("a directory"),
+        folder: bench.folder.0.clone(),
         harm: Mutex::new(harm),
     };
     Store::new(Arc::new(port), policy())
@@ -169,6 +182,17 @@ async fn only_what_is_not_kept_goes_and_only_if_it_is_ours() {
         assert!(left.contains(kept), "{left:?}");
     }
     assert_eq!(pruned(&bench.store, "u").await, (0, Vec::new()));
+}
+
+#[tokio::test]
+async fn what_the_second_listing_keeps_is_not_deleted() {
+    let bench = Bench::new();
+    let own = made(&bench, "u", &["1", "2", "3"]).await;
+    let newest = ["", ".manifest.json"].map(|end| format!("{}{end}", own[2]));
+    let store = stubborn(&bench, Harm::Loses(0, newest.to_vec()));
+    assert_eq!(pruned(&store, "u").await, (1, Vec::new()));
+    let next = ["", ".manifest.json"].map(|end| format!("{}{end}", own[1]));
+    assert_eq!(bench.names(), next);
 }
 
 #[tokio::test]
