@@ -12,9 +12,9 @@ use kube::ResourceExt as _;
 use kube::core::Status;
 
 use crate::build::{self, BuildInputs};
-use crate::observe::is_owned;
+use crate::observe::{held_objects, is_owned};
 use crate::observed_state::{ObservedBackup, ResolvedSource};
-use crate::persisted_state::{PersistedState, Run};
+use crate::persisted_state::{PersistedState, Run, Task};
 use crate::plan::JobDeletion;
 use crate::reconcile::Deps;
 
@@ -41,7 +41,11 @@ pub async fn create_job(
     deps: &Deps,
 ) -> Result<JobCreation, Error> {
     let no_source = ResolvedSource::default();
-    let retention = observed.retention();
+    let mut retention = observed.desired.retention.clone();
+    if run.task == Task::Prune {
+        // Read as late as possible: a restore that selects its backup later makes the Job outdated.
+        retention.held = held_objects(&ObjectKey::new(&observed.namespace, &observed.name), deps);
+    }
     let inputs = BuildInputs {
         desired: &observed.desired,
         namespace: &observed.namespace,

@@ -22,7 +22,7 @@ use etcd_operator_api::retention::Keep;
 
 use crate::desired::Desired;
 use crate::observed_state::ResolvedSource;
-use crate::persisted_state::Run;
+use crate::persisted_state::{Run, Task};
 
 pub use job::GRACE;
 pub use pod::CONTAINER;
@@ -32,6 +32,10 @@ pub const GENERATION: &str = "etcd.database.coreos.com/generation";
 
 /// The annotation with the location where a Job stores its backup.
 pub const LOCATION: &str = "etcd.database.coreos.com/location";
+
+/// The annotation of a prune Job with the keys of the backups that it must not delete, as a JSON list. Absent if there are
+/// none.
+pub const HELD: &str = "etcd.database.coreos.com/held";
 
 /// What a Job is built from, besides its run.
 #[derive(Clone, Copy, Debug)]
@@ -70,15 +74,25 @@ impl BuildInputs<'_> {
         texts.into_iter().collect()
     }
 
+    fn annotations(&self, run: &Run) -> BTreeMap<String, String> {
+        let mut annotations = BTreeMap::from([
+            (GENERATION.to_owned(), self.generation.to_string()),
+            (LOCATION.to_owned(), self.desired.location_address(self.name)),
+        ]);
+        let held = &self.retention.held;
+        if run.task == Task::Prune && !held.is_empty() {
+            let list = serde_json::to_string(held).expect("a list of texts serializes to JSON");
+            annotations.insert(HELD.to_owned(), list);
+        }
+        annotations
+    }
+
     fn metadata(&self, run: &Run) -> ObjectMeta {
         ObjectMeta {
             name: Some(run.job_name(self.name)),
             namespace: Some(self.namespace.to_owned()),
             labels: Some(self.labels(run)),
-            annotations: Some(BTreeMap::from([
-                (GENERATION.to_owned(), self.generation.to_string()),
-                (LOCATION.to_owned(), self.desired.location_address(self.name)),
-            ])),
+            annotations: Some(self.annotations(run)),
             // Without `blockOwnerDeletion`: setting it would need a permission on finalizers.
             owner_references: Some(vec![OwnerReference {
                 api_version: format!("{GROUP}/{VERSION}"),

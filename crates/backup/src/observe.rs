@@ -16,13 +16,13 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ContainerState, Pod};
 use kube::{Resource, ResourceExt as _};
 
-use crate::build::{CONTAINER, GENERATION, LOCATION};
+use crate::build::{CONTAINER, GENERATION, HELD, LOCATION};
 use crate::desired::{Desired, Source};
 use crate::observed_state::{
     ContainerDeath, JobSlot, ObservedBackup, ObservedJob, ObservedPod, ResolvedSource, SourceProblem,
     SourceUnavailable, TerminalCondition, Termination,
 };
-use crate::persisted_state::PersistedState;
+use crate::persisted_state::{PersistedState, Task};
 use crate::reconcile::Deps;
 
 /// The longest value of a backup request, and the longest text about a Job or a pod.
@@ -39,6 +39,11 @@ pub fn observe(backup: &EtcdBackup, desired: Desired, now: Timestamp, deps: &Dep
     let (owned, foreign): (Vec<_>, Vec<_>) = jobs.into_iter().partition(|job| is_owned(&**job, &uid));
     let status = backup.status.as_ref();
     let request = backup.annotations().get(ANNOTATION_BACKUP_NOW);
+    let persisted = PersistedState::read(status);
+    let held_objects = match persisted.run_of(Task::Prune) {
+        Some(_) => held_objects(&key, deps),
+        None => BTreeSet::new(),
+    };
     ObservedBackup {
         source: resolve_source(&desired, &key, deps),
         now,
@@ -51,10 +56,10 @@ pub fn observe(backup: &EtcdBackup, desired: Desired, now: Timestamp, deps: &Dep
         backup_request: request
             .filter(|text| !text.is_empty())
             .map(|text| text.chars().take(MAX_TEXT).collect()),
-        persisted: PersistedState::read(status),
+        persisted,
         jobs: owned.iter().map(|job| observe_job(job)).collect(),
         pods: observe_pods(&key, deps),
-        held_objects: held_objects(&key, deps),
+        held_objects,
         foreign_job: foreign.first().map(|job| job.name_any()),
         job_slot: JobSlot::NotRequested,
         uid,
@@ -71,7 +76,7 @@ pub fn observe_pods(key: &ObjectKey, deps: &Deps) -> Vec<ObservedPod> {
 
 /// The keys of the stored backups that unfinished restores of the namespace need: verification and safety backup may take
 /// hours, and a prune meanwhile must not delete what is to be restored.
-fn held_objects(key: &ObjectKey, deps: &Deps) -> BTreeSet<String> {
+pub fn held_objects(key: &ObjectKey, deps: &Deps) -> BTreeSet<String> {
     let restores = deps
         .restores
         .filter(&key.namespace, |restore| !has_finished(restore));
@@ -219,6 +224,11 @@ pub fn observe_job(job: &Job) -> ObservedJob {
             .and_then(|text| text.parse().ok())
             .unwrap_or_default(),
         location: job.annotations().get(LOCATION).cloned(),
+        held_objects: job
+            .annotations()
+            .get(HELD)
+            .and_then(|text| serde_json::from_str(text).ok())
+            .unwrap_or_default(),
         is_being_deleted: job.metadata.deletion_timestamp.is_some(),
         terminal_condition: terminal.map(|condition| TerminalCondition {
             is_complete: condition.type_ == "Complete",

@@ -42,7 +42,7 @@ pub struct ObservedBackup {
     pub jobs: Vec<ObservedJob>,
     /// The pods of these Jobs, including pods whose Job is gone.
     pub pods: Vec<ObservedPod>,
-    /// Keys of the stored backups that unfinished restores of the namespace need.
+    /// Keys of the stored backups that unfinished restores of the namespace need. Read only while a prune run is unfinished.
     pub held_objects: BTreeSet<String>,
     /// The name of a Job that has our label but another owner.
     pub foreign_job: Option<String>,
@@ -162,6 +162,8 @@ pub struct ObservedJob {
     pub generation: i64,
     /// Where it stores its backup; unknown for a Job of an operator that did not annotate it.
     pub location: Option<String>,
+    /// Keys of the backups that it must not delete; for a prune Job.
+    pub held_objects: BTreeSet<String>,
     /// Whether it has a deletion timestamp.
     pub is_being_deleted: bool,
     /// The condition `Complete` or `Failed`, once it is true.

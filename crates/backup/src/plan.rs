@@ -72,8 +72,7 @@ pub struct JobDeletion {
     pub name: String,
     /// Its UID.
     pub uid: String,
-    /// Whether its run is unfinished and gets a new Job: this one left no result, or it fails because its order is older
-    /// than a correction of the spec.
+    /// Whether its run is unfinished and gets a new Job: this one left no result, or its order is outdated.
     pub is_replaced: bool,
 }
 

@@ -32,6 +32,7 @@ use crate::events::{self, BackupEvent};
 use crate::job_slots::{JobSlots, slots_held, slots_held_without_status};
 use crate::observe::{observe, observe_pods};
 use crate::observed_state::{JobSlot, ObservedBackup, ObservedPod};
+use crate::persisted_state::{PersistedState, Task};
 use crate::plan::freshness::recorded_fresh_until;
 use crate::plan::slot::SlotUse;
 use crate::plan::{Plan, plan};
@@ -99,6 +100,18 @@ impl Reconciler {
             let this = self.clone();
             Box::pin(async move { Box::pin(this.reconcile(&key)).await })
         })
+    }
+
+    /// The backups of a namespace whose prune Jobs run, to be reconciled when a restore of the namespace changes: such a Job
+    /// must not delete what the restore has selected.
+    pub fn pruning(backups: &Store<EtcdBackup>, restore: &ObjectKey) -> Vec<ObjectKey> {
+        let is_pruning = |backup: &EtcdBackup| {
+            PersistedState::read(backup.status.as_ref())
+                .run_of(Task::Prune)
+                .is_some()
+        };
+        let pruning = backups.filter(&restore.namespace, is_pruning);
+        pruning.iter().map(|backup| ObjectKey::of(&**backup)).collect()
     }
 
     /// The backups that refer to a cluster, to be reconciled when it changes.

@@ -326,6 +326,11 @@ pub fn wire(kinds: &Kinds, functions: Functions, shared: &Shared) -> [WiredContr
         .clusters
         .sink(move |change| push_all(&wake, backup::Reconciler::referring(&store, &change.key())));
 
+    let (wake, store) = (backups.wakeup(), kinds.backups.store());
+    kinds
+        .restores
+        .sink(move |change| push_all(&wake, backup::Reconciler::pruning(&store, &change.key())));
+
     let (wake, store) = (restores.wakeup(), kinds.restores.store());
     kinds.clusters.sink(move |change| {
         let cluster = change.object();

@@ -106,15 +106,16 @@ pub fn is_result_lost(observed: &ObservedBackup, run: &Run, job: &ObservedJob) -
             .is_some_and(|end| reported_outcome(observed, run, job).is_none() && !is_final(run, end))
 }
 
-/// Whether a Job was built before the spec was edited, and has failed tries or cannot start. It would go on failing.
+/// Whether an unfinished Job is replaced because its order is outdated.
 ///
-/// A first try that still runs is left alone.
+/// Either it was built before the spec was edited, and has failed tries or cannot start: it would go on failing. A first try
+/// that still runs is left alone. Or a prune Job may delete a backup that a restore has selected since.
 pub fn is_outdated(observed: &ObservedBackup, run: &Run, job: &ObservedJob) -> bool {
     let cannot_start = run.message.is_some() && !observed.pods_of(job).any(|pod| pod.has_started);
-    run.started_at.is_some()
-        && job.terminal_condition.is_none()
-        && job.generation < observed.generation
-        && (cannot_start || failed_tries(observed, run).is_some())
+    let goes_on_failing =
+        job.generation < observed.generation && (cannot_start || failed_tries(observed, run).is_some());
+    let may_delete_needed = run.task == Task::Prune && !observed.held_objects.is_subset(&job.held_objects);
+    run.started_at.is_some() && job.terminal_condition.is_none() && (goes_on_failing || may_delete_needed)
 }
 
 /// How many pods of an unfinished run have failed, and how the last of them did.

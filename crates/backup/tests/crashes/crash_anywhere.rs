@@ -467,6 +467,52 @@ fn a_prune_keeps_what_unfinished_restores_of_the_namespace_need() {
 }
 
 #[test]
+fn a_running_prune_is_replaced_when_a_restore_selects_a_backup_that_it_may_delete() {
+    run(|| async {
+        let cluster = TestCluster::new(10);
+        cluster.jobs.set_endless(Some("nightly-p"));
+        cluster.create_backup(
+            "nightly",
+            &json!({"backupPolicy": {"backupIntervalInSecond": 100_000, "maxBackups": 1}}),
+        );
+        let gate = cluster.start_operator();
+        let prune_job = |cluster: &TestCluster| {
+            let jobs = cluster.api.list_objects("batch/v1", "Job", "shop");
+            let is_prune =
+                |job: &Value| job["metadata"]["labels"]["etcd.database.coreos.com/task"] == "Prune";
+            jobs.into_iter().find(is_prune).unwrap_or_default()
+        };
+        let pods = |cluster: &TestCluster| cluster.api.list_objects("v1", "Pod", "shop").len();
+        cluster
+            .wait_until("a prune runs", |cluster| {
+                prune_job(cluster).is_object() && pods(cluster) == 1
+            })
+            .await;
+        let before = prune_job(&cluster)["metadata"]["uid"].clone();
+        cluster.api.put_object(json!({
+            "apiVersion": GROUP, "kind": "EtcdRestore", "metadata": {"name": "back", "namespace": "shop"},
+            "spec": {"etcdCluster": {"name": "orders"}, "source": {"backup": {"name": "nightly"}}},
+            "status": {"object": "etcd/orders_v1"},
+        }));
+        sleep(Duration::from_secs(4)).await;
+        let after = prune_job(&cluster)["metadata"]["uid"].clone();
+        assert!(after.is_string() && after != before, "{after} {before}");
+        sleep(Duration::from_mins(2)).await;
+        assert_eq!(
+            prune_job(&cluster)["metadata"]["uid"],
+            after,
+            "it is replaced once"
+        );
+        cluster.jobs.set_endless(None);
+        cluster
+            .wait_until("the prune", |cluster| cluster.is_idle("nightly"))
+            .await;
+        assert_eq!(cluster.jobs.state().held, ["etcd/orders_v1".to_owned()].into());
+        gate.kill();
+    });
+}
+
+#[test]
 fn the_annotation_makes_one_backup_per_value_and_the_ancestors_finalizer_is_removed() {
     run(|| async {
         let cluster = TestCluster::new(10);

@@ -137,6 +137,12 @@ async fn operate(client: kube::Client, now: Timestamp, most_jobs: usize) {
             wake.push(change.key());
         }
     });
+    let (wake, store) = (controller.wakeup(), backups.store());
+    restores.sink(move |change| {
+        for key in Reconciler::pruning(&store, &change.key()) {
+            wake.push(key);
+        }
+    });
     job_slots.wake_with(controller.wakeup());
     wake_owner(&jobs, &controller);
     wake_owner(&pods, &controller);

@@ -158,6 +158,7 @@ impl FakeKubernetes {
             name: name.clone(),
             uid: uid.clone(),
             generation: self.observed.generation,
+            held_objects: self.observed.held_objects.clone(),
             location: Some(self.observed.location_address()),
             is_being_deleted: false,
             terminal_condition: None,
