@@ -7,8 +7,8 @@ use etcd_operator_api::contract::{
     self, Arrival, BackupTask, Claim, CompareTask, Document, DocumentError, FetchProgress, FetchTask,
     Fetched, Fingerprint, Frame, Identity, JobOrder, JobOutcome, JobResult, Kept, KeptDirectory, Limits,
     Listed, ListedMember, Manifest, Mode, Naming, ObjectFacts, Permit, PrepareFailure, Prepared, Preparing,
-    Report, RestoreIntent, RestoreSecrets, RestoreTerms, Sealing, Skipped, Source, StoreOrder, Stored, Task,
-    Verdict, Verified, VerifyTask, mounts,
+    RecheckTask, Report, RestoreIntent, RestoreSecrets, RestoreTerms, Sealing, Skipped, Source, StoreOrder,
+    Stored, Task, Verdict, Verified, VerifyTask, mounts,
 };
 use etcd_operator_api::retention::Keep;
 use etcd_operator_api::store::{ServerSideEncryption, StorageType};
@@ -333,6 +333,13 @@ fn job_order() {
         deadline: "2026-03-01T03:10:00Z".parse().expect("a time"),
     };
     check("job-order-verify.json", &order("v", Task::Verify(verify)));
+    let recheck = RecheckTask {
+        size: 9_000,
+        etag: Some("\"5eb63bbb\"".into()),
+        has_manifest: true,
+        deadline: "2026-03-01T03:10:00Z".parse().expect("a time"),
+    };
+    check("job-order-recheck.json", &order("r", Task::Recheck(recheck)));
     let fetch = FetchTask {
         restore_uid: "r-uid".into(),
         incarnation: 3,
@@ -447,6 +454,7 @@ fn job_result() {
     let verified = Verified {
         name: "etcd/orders_v48211_2026-03-01-03:00:00".into(),
         object: object(),
+        etag: None,
         revision: 48_213,
         digest: "1:2:00ff".into(),
         keys: 2,
@@ -464,6 +472,7 @@ fn job_result() {
         completed_at: Some("2026-03-01T03:00:04Z".parse().expect("a time")),
         beside: Some(25_000_000),
     };
+    check("job-result-unchanged.json", &result("r", JobOutcome::Unchanged));
     let verified = JobOutcome::Verified(Box::new(verified));
     check("job-result-verified.json", &result("v", verified));
     check(

@@ -47,6 +47,7 @@ pub fn exit_of(outcome: &JobOutcome) -> Exit {
         | JobOutcome::Listed { .. }
         | JobOutcome::Pruned { .. }
         | JobOutcome::Verified(_)
+        | JobOutcome::Unchanged
         | JobOutcome::Fetched { .. }
         | JobOutcome::Compared { .. } => Exit::Done,
     }

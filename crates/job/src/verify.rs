@@ -3,7 +3,9 @@
 
 use std::path::Path;
 
-use etcd_operator_api::contract::{JobOutcome, Manifest, ObjectFacts, Source, Verified, VerifyTask};
+use etcd_operator_api::contract::{
+    JobOutcome, Manifest, ObjectFacts, RecheckTask, Source, Verified, VerifyTask,
+};
 use etcd_operator_snapshot::content::audit::Audit;
 use etcd_operator_snapshot::content::live_keys::{LiveKeys, find_live_keys};
 use etcd_operator_snapshot::content::quick_look::QuickLook;
@@ -17,7 +19,7 @@ use crate::fetch::fetch;
 use crate::members::{Members as _, NetworkMembers};
 use crate::object::Object;
 use crate::text::hex;
-use crate::{catalog, checks, settings, test_restore};
+use crate::{catalog, checks, names, settings, test_restore};
 
 /// The name of the copy in the scratch directory.
 const SCRATCH_FILE: &str = "verify.db";
@@ -35,6 +37,26 @@ pub async fn verify(
         ..verify_fully(store, name, keys, scratch).await?
     };
     Ok(JobOutcome::Verified(Box::new(verified)))
+}
+
+/// Checks that a verified object still exists and was not replaced, without reading it. Hours may pass between the
+/// verification and the restore, for example for a safety backup.
+pub async fn recheck(store: &Store, name: &str, task: &RecheckTask) -> Result<JobOutcome, Failure> {
+    let address = store.location().address(name);
+    let Some(found) = store.head(&catalog::object_key(name)?).await? else {
+        let message = format!("{address} was deleted after its verification");
+        return Err(Failure::permanent("NotFound", message));
+    };
+    if found.size != task.size || task.etag.as_ref().is_some_and(|etag| *etag != found.etag.0) {
+        let message = format!("{address} was replaced after its verification");
+        return Err(Failure::permanent("Replaced", message));
+    }
+    let manifest = catalog::object_key(&names::manifest_name(name))?;
+    if task.has_manifest && store.head(&manifest).await?.is_none() {
+        let message = format!("the manifest of {address} was deleted after its verification");
+        return Err(Failure::permanent("NotFound", message));
+    }
+    Ok(JobOutcome::Unchanged)
 }
 
 /// The size of the largest database of the members that are to be restored. It is optional: a restore that runs out of space
@@ -82,7 +104,10 @@ pub async fn verify_fully(
     let (audit, live) = read
         .await
         .map_err(|stopped| Failure::retriable("Stopped", stopped.to_string()))??;
-    Ok(describe(name, facts, &audit.look, Some(&live), manifest.as_ref()))
+    Ok(Verified {
+        etag: Some(object.etag().0.clone()),
+        ..describe(name, facts, &audit.look, Some(&live), manifest.as_ref())
+    })
 }
 
 /// Reads only the ends of the snapshot, and counts no keys. Before a restore [`verify_fully`] is required.
@@ -108,7 +133,10 @@ pub async fn verify_ends(store: &Store, name: &str, keys: KeyRing) -> Result<Ver
         snapshot_size: length,
         snapshot_sha256: hex(&hash),
     };
-    Ok(describe(name, facts, &look, None, manifest.as_ref()))
+    Ok(Verified {
+        etag: Some(object.etag().0.clone()),
+        ..describe(name, facts, &look, None, manifest.as_ref())
+    })
 }
 
 fn walk(file: &Path) -> Result<(Audit, LiveKeys), Failure> {
@@ -137,6 +165,7 @@ fn describe(
     Verified {
         name: name.to_owned(),
         object,
+        etag: None,
         revision: look.revision,
         digest: live.map(|live| live.digest.to_string()).unwrap_or_default(),
         keys: live.map_or(0, |live| live.keys),

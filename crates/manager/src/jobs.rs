@@ -280,6 +280,7 @@ async fn run_until_stopped(
         let until = match &order.task {
             Task::Backup(_) => return std::future::pending().await,
             Task::Verify(task) => Some(task.deadline),
+            Task::Recheck(task) => Some(task.deadline),
             Task::Compare(task) => Some(task.deadline),
             Task::List { .. } | Task::Prune { .. } | Task::Erase | Task::Fetch(_) => None,
         };
@@ -331,6 +332,7 @@ async fn execute_task(
         Task::Verify(task) => {
             verifying::verify(&store().await?, &order.store.path, task, &environment.scratch).await
         }
+        Task::Recheck(task) => verifying::recheck(&store().await?, &order.store.path, task).await,
         // These two read the store's Secrets only if needed.
         Task::Fetch(task) => fetch_to_volume::fetch(order, task, &environment.pod_uid).await,
         Task::Compare(task) => comparing::compare(task).await,

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use etcd_operator_api::backup::{Compression, Verification};
 use etcd_operator_api::contract::{
-    BackupTask, CompareTask, JobOrder, Limits, Naming, Source as EtcdSource, StoreOrder, Task, VERSION,
-    VerifyTask, mounts,
+    BackupTask, CompareTask, JobOrder, Limits, Naming, RecheckTask, Source as EtcdSource, StoreOrder, Task,
+    VERSION, VerifyTask, mounts,
 };
 use etcd_operator_api::names::{
     APP_RESTORE_VALUE, LABEL_APP, LABEL_MANAGED_BY, LABEL_RESTORE, LABEL_TASK, MANAGED_BY,
@@ -92,7 +92,9 @@ impl BuildInputs<'_> {
     fn store_order(&self, task: &JobTask) -> StoreOrder {
         self.source.map_or_else(StoreOrder::default, |source| match task {
             JobTask::BackUp => source.location.order(&source.safety_backup_key(self.name)),
-            JobTask::Verify | JobTask::Compare { .. } => source.location.order(&source.object),
+            JobTask::Verify | JobTask::Recheck { .. } | JobTask::Compare { .. } => {
+                source.location.order(&source.object)
+            }
         })
     }
 
@@ -113,6 +115,16 @@ impl BuildInputs<'_> {
                 JobTask::Verify => Task::Verify(VerifyTask {
                     keys: self.keys_mount(),
                     beside: self.members_with_data(),
+                    deadline,
+                }),
+                JobTask::Recheck {
+                    size,
+                    etag,
+                    has_manifest,
+                } => Task::Recheck(RecheckTask {
+                    size: *size,
+                    etag: etag.clone(),
+                    has_manifest: *has_manifest,
                     deadline,
                 }),
                 JobTask::BackUp => Task::Backup(Box::new(BackupTask {

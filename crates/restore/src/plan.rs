@@ -7,6 +7,7 @@ mod follow;
 mod job_outcome;
 mod preconditions;
 mod reason;
+mod recheck;
 mod safety_backup;
 mod select_backup;
 #[cfg(test)]
@@ -23,7 +24,7 @@ use crate::desired::BackupRef;
 use crate::observed_state::{ObservedCluster, ObservedRestore};
 use crate::persisted_state::PersistedState;
 
-use job_outcome::{Outcome, outcome};
+use job_outcome::{FailedJob, Outcome, outcome};
 pub use preconditions::{check_preconditions, required_space};
 pub use reason::Reason;
 pub use select_backup::{locate_backup, select_source};
@@ -93,6 +94,15 @@ pub enum JobTask {
     Verify,
     /// Makes the safety backup of the cluster.
     BackUp,
+    /// Checks that the verified backup still exists and was not replaced.
+    Recheck {
+        /// The size of the verified object in bytes.
+        size: u64,
+        /// The ETag of the verified object, if the verification reported it.
+        etag: Option<String>,
+        /// Whether the verified object had a manifest.
+        has_manifest: bool,
+    },
     /// Compares the served data with the backup.
     Compare {
         /// The cluster ID of the restored cluster.
@@ -110,6 +120,7 @@ impl JobTask {
         match self {
             Self::Verify => "verify",
             Self::BackUp => "backup",
+            Self::Recheck { .. } => "recheck",
             Self::Compare { .. } => "compare",
         }
     }
@@ -389,6 +400,7 @@ fn job_name(observed: &ObservedRestore, task: &JobTask, attempt: i64) -> String 
     let letter = match task {
         JobTask::Verify => 'v',
         JobTask::BackUp => 's',
+        JobTask::Recheck { .. } => 'r',
         JobTask::Compare { .. } => 'c',
     };
     format!("{}-{letter}{attempt}", observed.name)

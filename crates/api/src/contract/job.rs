@@ -50,6 +50,8 @@ pub enum JobOutcome {
     },
     /// Verify: the backup was read completely and is intact.
     Verified(Box<Verified>),
+    /// Recheck: the object is still the one that was verified.
+    Unchanged,
     /// Fetch: the backup is on the member's volume.
     Fetched {
         /// Size of the snapshot in bytes.
@@ -114,6 +116,9 @@ pub struct Verified {
     pub name: String,
     /// Sizes and hashes of the object.
     pub object: ObjectFacts,
+    /// ETag of the object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub etag: Option<String>,
     /// Exact etcd revision of the backup.
     pub revision: i64,
     /// Digest of the keys at that revision.

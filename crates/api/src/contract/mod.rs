@@ -23,8 +23,8 @@ pub use intent::{ObjectFacts, RestoreIntent, RestoreSecrets};
 pub use job::{JobOutcome, JobResult, Listed, Skipped, Stored, Verified};
 pub use manifest::{Frame, Manifest, Sealing};
 pub use order::{
-    BackupTask, CompareTask, FetchTask, JobOrder, Limits, Naming, ORDER_VARIABLE, Source, StoreOrder, Task,
-    VerifyTask, mounts,
+    BackupTask, CompareTask, FetchTask, JobOrder, Limits, Naming, ORDER_VARIABLE, RecheckTask, Source,
+    StoreOrder, Task, VerifyTask, mounts,
 };
 pub use permit::{Mode, Permit, RestoreTerms};
 pub use prepared::Prepared;

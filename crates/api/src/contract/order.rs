@@ -103,6 +103,8 @@ pub enum Task {
     Erase,
     /// Reads a backup completely and reports its contents. The path of the store is the full key.
     Verify(VerifyTask),
+    /// Checks that a verified backup still exists and was not replaced. The path of the store is the full key.
+    Recheck(RecheckTask),
     /// Downloads a backup onto the volume of a member. The path of the store is the full key.
     Fetch(Box<FetchTask>),
     /// Compares the data that a restored cluster serves with the data of the backup.
@@ -116,7 +118,7 @@ impl Task {
             Self::Backup(_) => "backup",
             Self::List { .. } => "list",
             Self::Prune { .. } | Self::Erase => "prune",
-            Self::Verify(_) => "verify",
+            Self::Verify(_) | Self::Recheck(_) => "verify",
             Self::Fetch(_) => "fetch",
             Self::Compare(_) => "compare",
         }
@@ -166,6 +168,22 @@ pub struct VerifyTask {
     /// The cluster to restore into, if it exists. The Job reads how large its database is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beside: Option<Source>,
+    /// When the run is aborted.
+    pub deadline: Timestamp,
+}
+
+/// Checks that a verified backup still exists and was not replaced.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RecheckTask {
+    /// Size of the verified object in bytes.
+    pub size: u64,
+    /// ETag of the verified object; `None` if the verification did not report it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub etag: Option<String>,
+    /// Whether the verified object had a manifest. A deletion removes the manifest first.
+    #[serde(default)]
+    pub has_manifest: bool,
     /// When the run is aborted.
     pub deadline: Timestamp,
 }

@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering;
 
 use etcd_operator_api::backup::Compression;
-use etcd_operator_api::contract::{JobOutcome, Verified, VerifyTask};
-use etcd_operator_job::verify::{verify, verify_ends};
+use etcd_operator_api::contract::{JobOutcome, RecheckTask, Verified, VerifyTask};
+use etcd_operator_job::verify::{recheck, verify, verify_ends};
 use etcd_operator_job::{Failure, clock};
 use etcd_operator_snapshot::frames::KeyRing;
 use jiff::SignedDuration;
@@ -100,4 +100,43 @@ async fn what_is_damaged_or_no_snapshot_is_told_by_its_own_word() {
     std::fs::remove_file(&file).expect("removed");
     let failure = verified(&bench).await.expect_err("nothing");
     assert_eq!(failure.reason, "NotFound");
+}
+
+#[tokio::test]
+async fn a_recheck_notices_that_the_verified_backup_was_replaced_or_deleted() {
+    let bench = stored(Compression::None).await;
+    let verified = verified(&bench).await.expect("whole");
+    assert!(verified.etag.is_some());
+    let task = RecheckTask {
+        size: verified.object.size,
+        etag: verified.etag,
+        has_manifest: verified.has_manifest,
+        deadline: task().deadline,
+    };
+    let look = async || recheck(&bench.store, OBJECT, &task).await;
+    assert_eq!(look().await.expect("the same"), JobOutcome::Unchanged);
+    let file = bench.folder.0.join(OBJECT);
+    let manifest = bench.folder.0.join("etcd/orders.manifest.json");
+    let removed = std::fs::read(&manifest).expect("a manifest");
+    std::fs::remove_file(&manifest).expect("removed");
+    let failure = look().await.expect_err("a deletion has begun");
+    assert_eq!(
+        (failure.reason.as_ref(), failure.is_retriable),
+        ("NotFound", false)
+    );
+    std::fs::write(&manifest, removed).expect("written");
+    let other = bench.folder.0.join("other");
+    std::fs::copy(&file, &other).expect("copied");
+    std::fs::rename(&other, &file).expect("replaced");
+    let failure = look().await.expect_err("another object of the same size");
+    assert_eq!(
+        (failure.reason.as_ref(), failure.is_retriable),
+        ("Replaced", false)
+    );
+    std::fs::remove_file(&file).expect("removed");
+    let failure = look().await.expect_err("nothing");
+    assert_eq!(
+        (failure.reason.as_ref(), failure.is_retriable),
+        ("NotFound", false)
+    );
 }

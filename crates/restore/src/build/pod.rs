@@ -173,7 +173,7 @@ fn volumes_and_mounts(desired: &DesiredJob, inputs: &BuildInputs<'_>) -> Vec<(Vo
             }),
             ..Volume::default()
         };
-        let is_read_only = desired.task == JobTask::Verify;
+        let is_read_only = desired.task != JobTask::BackUp;
         (volume, mount("backups", mounts::VOLUME, is_read_only))
     }));
     all

@@ -91,6 +91,14 @@ fn compare() -> JobTask {
     }
 }
 
+fn recheck() -> JobTask {
+    JobTask::Recheck {
+        size: 900,
+        etag: None,
+        has_manifest: true,
+    }
+}
+
 fn secrets(job: &Value) -> Vec<&str> {
     let volumes = job["spec"]["template"]["spec"]["volumes"]
         .as_array()
@@ -129,14 +137,14 @@ fn verification_checks_the_restore_tool_in_the_members_image() {
     assert_eq!(tool[0]["command"], json!(["/usr/local/bin/etcdutl", "version"]));
     assert_eq!(tool[0]["securityContext"]["allowPrivilegeEscalation"], false);
     assert_eq!(tool[0]["volumeMounts"], Value::Null, "the tool needs no Secret");
-    for task in [compare(), JobTask::BackUp] {
+    for task in [compare(), recheck(), JobTask::BackUp] {
         assert_eq!(init(task), Value::Null);
     }
 }
 
 #[test]
 fn jobs_run_on_the_nodes_of_the_members() {
-    for task in [JobTask::Verify, JobTask::BackUp, compare()] {
+    for task in [JobTask::Verify, JobTask::BackUp, recheck(), compare()] {
         let pod = job_for(task, s3())["spec"]["template"]["spec"].clone();
         assert_eq!(pod["nodeSelector"], json!({"pool": "etcd"}));
         assert_eq!(pod["tolerations"][0]["key"], "dedicated");
@@ -153,13 +161,15 @@ fn a_backup_volume_is_mounted_read_only() {
         claim: "backups".to_owned(),
         path: None,
     };
-    let pod = job_for(JobTask::Verify, local)["spec"]["template"]["spec"].clone();
-    let mounts = pod["containers"][0]["volumeMounts"].as_array().expect("mounts");
-    let volume_mount = mounts
-        .iter()
-        .find(|mount| mount["name"] == "backups")
-        .expect("a mount");
-    assert_eq!(volume_mount["readOnly"], true);
+    for task in [JobTask::Verify, recheck()] {
+        let pod = job_for(task, local.clone())["spec"]["template"]["spec"].clone();
+        let mounts = pod["containers"][0]["volumeMounts"].as_array().expect("mounts");
+        let volume_mount = mounts
+            .iter()
+            .find(|mount| mount["name"] == "backups")
+            .expect("a mount");
+        assert_eq!(volume_mount["readOnly"], true);
+    }
 }
 
 #[test]
@@ -194,6 +204,7 @@ fn an_order_names_the_object_by_its_full_key() {
     assert_eq!(order(&verify).store.path, "etcd/$(HOME)");
     let command = &verify["spec"]["template"]["spec"]["containers"][0]["command"];
     assert_eq!(command, &json!(["etcd-operator", "verify"]));
+    assert_eq!(order(&job_for(recheck(), s3())).store.path, "etcd/$(HOME)");
     let Task::Compare(task) = order(&job_for(compare(), s3())).task else {
         panic!("unexpected task")
     };

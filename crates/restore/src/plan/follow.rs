@@ -9,8 +9,8 @@ use etcd_operator_api::span::second;
 
 use super::verify::{RETRY_HINT, ROLLED_BACK};
 use super::{
-    DesiredJob, JobTask, Outcome, Phase, Plan, Reason, RequestChange, job_name, outcome, own_request,
-    preconditions, retry_delay, withdraw_own_request,
+    DesiredJob, FailedJob, JobTask, Outcome, Phase, Plan, Reason, RequestChange, job_name, outcome,
+    own_request, preconditions, retry_delay, withdraw_own_request,
 };
 use crate::observed_state::ObservedRestore;
 use crate::persisted_state::PersistedState;
@@ -233,9 +233,9 @@ fn restore_lost_request(observed: &ObservedRestore, progress: &RestoreProgress, 
                 observed, source, verified, writer,
             )));
         }
-        Outcome::Failed {
+        Outcome::Failed(FailedJob {
             reason, message, at, ..
-        } => {
+        }) => {
             let due = at.checked_add(retry_delay(attempt)).unwrap_or(at);
             if observed.now >= due {
                 plan.state.attempt = attempt + 1;
@@ -251,7 +251,7 @@ fn restore_lost_request(observed: &ObservedRestore, progress: &RestoreProgress, 
                     .unwrap_or(plan.requeue_after);
             }
         }
-        Outcome::Verified(_) | Outcome::Compared | Outcome::Stored(_) => {
+        Outcome::Verified(_) | Outcome::Compared | Outcome::Stored(_) | Outcome::Unchanged => {
             plan.state.attempt = attempt + 1;
             plan.job = Some(job(attempt + 1));
         }
@@ -314,10 +314,10 @@ fn compare_served_data(
             })),
             ..plan_attempt(attempt)
         },
-        Outcome::Verified(_) | Outcome::Stored(_) => plan_attempt(attempt + 1),
-        Outcome::Failed {
+        Outcome::Verified(_) | Outcome::Stored(_) | Outcome::Unchanged => plan_attempt(attempt + 1),
+        Outcome::Failed(FailedJob {
             reason, message, at, ..
-        } => {
+        }) => {
             let due = at.checked_add(retry_delay(attempt)).unwrap_or(at);
             // These two results are final: a retry would give the same result.
             let (plan_reason, message, is_final) = match reason.as_str() {

@@ -3,7 +3,7 @@
 use etcd_operator_api::backup::BackupRecord;
 
 use super::verify::{MAX_ATTEMPTS, has_failed, is_retry_missed, start_verification, stay_failed};
-use super::{DesiredJob, JobTask, Outcome, Phase, Plan, Reason, job_name, outcome, retry_delay};
+use super::{DesiredJob, FailedJob, JobTask, Outcome, Phase, Plan, Reason, job_name, outcome, retry_delay};
 use crate::observed_state::{ObservedCluster, ObservedRestore, Source};
 use crate::persisted_state::PersistedState;
 
@@ -74,12 +74,12 @@ pub fn plan_safety_backup(
             ));
             None
         }
-        Outcome::Failed {
+        Outcome::Failed(FailedJob {
             reason,
             message,
             at,
             is_retriable,
-        } => {
+        }) => {
             if !is_retriable || attempt >= MAX_ATTEMPTS {
                 return Some(refuse(state, &format!("{reason}: {message}. {retry_hint}")));
             }
@@ -102,7 +102,9 @@ pub fn plan_safety_backup(
                 .unwrap_or(plan.requeue_after);
             Some(plan)
         }
-        Outcome::Verified(_) | Outcome::Compared => Some(start_verification(observed, source, attempt + 1)),
+        Outcome::Verified(_) | Outcome::Compared | Outcome::Unchanged => {
+            Some(start_verification(observed, source, attempt + 1))
+        }
     }
 }
 

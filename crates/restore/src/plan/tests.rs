@@ -2,6 +2,7 @@
 
 mod cluster_changes;
 mod new_cluster;
+mod recheck;
 mod refusals;
 mod select_backup;
 

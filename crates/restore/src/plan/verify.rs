@@ -6,8 +6,8 @@ use etcd_operator_api::span::second;
 use jiff::Timestamp;
 
 use super::{
-    DesiredJob, JobTask, Outcome, Phase, Plan, Reason, RequestChange, job_name, outcome, own_request,
-    preconditions, retry_delay, safety_backup,
+    DesiredJob, FailedJob, JobTask, Outcome, Phase, Plan, Reason, RequestChange, job_name, outcome,
+    own_request, preconditions, recheck, retry_delay, safety_backup,
 };
 use crate::observed_state::{ObservedCluster, ObservedRestore, Source};
 use crate::persisted_state::PersistedState;
@@ -241,10 +241,15 @@ fn run_attempt(observed: &ObservedRestore, cluster: &ObservedCluster, source: &S
                     {
                         return plan;
                     }
+                    let recheck = recheck::recheck_job(observed, attempt, verified);
+                    if let Some(plan) = recheck::plan_recheck(observed, source, &state, &job, &recheck) {
+                        return plan;
+                    }
                     let mut plan = Plan::new(state, Phase::Verifying, Reason::Verified, description);
                     plan.request = RequestChange::Set(Box::new(request));
-                    // The result of the Job is needed until the cluster accepted the request.
+                    // The results of the Jobs are needed until the cluster accepted the request.
                     plan.job = Some(job);
+                    plan.keep_jobs.push(recheck.name);
                     plan
                 }
                 Err((reason, message)) => {
@@ -261,43 +266,46 @@ fn run_attempt(observed: &ObservedRestore, cluster: &ObservedCluster, source: &S
                 }
             }
         }
-        Outcome::Compared | Outcome::Stored(_) => start_verification(observed, source, attempt + 1),
-        Outcome::Failed {
-            reason,
-            message,
-            at,
-            is_retriable,
-        } => {
-            let due = at.checked_add(retry_delay(attempt)).unwrap_or(at);
-            if is_retry_missed(observed, due) {
-                return stay_failed(observed);
-            }
-            let will_retry = is_retriable && attempt < MAX_ATTEMPTS;
-            if will_retry && observed.now >= due {
-                return start_verification(observed, source, attempt + 1);
-            }
-            let state = PersistedState {
-                attempt,
-                ..state.clone()
-            };
-            let retry_hint = if will_retry {
-                format!("the restore is retried at {due}, or at once when its spec changes")
-            } else {
-                "the restore is retried when its spec changes".to_owned()
-            };
-            let message = format!(
-                "The verification of {} failed: {reason}: {message}. Nothing was changed; {retry_hint}.",
-                source.object
-            );
-            let mut plan = Plan::new(state, Phase::Failed, Reason::VerificationFailed, message);
-            plan.will_retry = will_retry;
-            if will_retry {
-                let remaining = due.duration_since(observed.now);
-                plan.requeue_after = remaining.try_into().unwrap_or(plan.requeue_after);
-            }
-            plan
+        Outcome::Compared | Outcome::Stored(_) | Outcome::Unchanged => {
+            start_verification(observed, source, attempt + 1)
         }
+        Outcome::Failed(failed) => report_failure(observed, source, attempt, &failed),
     }
+}
+
+/// Reports that the backup could not be verified, or starts the next attempt once it is due.
+pub fn report_failure(observed: &ObservedRestore, source: &Source, attempt: i64, failed: &FailedJob) -> Plan {
+    let FailedJob {
+        reason, message, at, ..
+    } = failed;
+    let due = at.checked_add(retry_delay(attempt)).unwrap_or(*at);
+    if is_retry_missed(observed, due) {
+        return stay_failed(observed);
+    }
+    let will_retry = failed.is_retriable && attempt < MAX_ATTEMPTS;
+    if will_retry && observed.now >= due {
+        return start_verification(observed, source, attempt + 1);
+    }
+    let state = PersistedState {
+        attempt,
+        ..observed.state.clone()
+    };
+    let retry_hint = if will_retry {
+        format!("the restore is retried at {due}, or at once when its spec changes")
+    } else {
+        "the restore is retried when its spec changes".to_owned()
+    };
+    let message = format!(
+        "The verification of {} failed: {reason}: {message}. Nothing was changed; {retry_hint}.",
+        source.object
+    );
+    let mut plan = Plan::new(state, Phase::Failed, Reason::VerificationFailed, message);
+    plan.will_retry = will_retry;
+    if will_retry {
+        let remaining = due.duration_since(observed.now);
+        plan.requeue_after = remaining.try_into().unwrap_or(plan.requeue_after);
+    }
+    plan
 }
 
 /// Starts a Job that verifies the whole backup.

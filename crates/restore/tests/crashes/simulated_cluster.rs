@@ -171,6 +171,7 @@ fn finish_job(fake: &Fake, job: &Value, now: Timestamp) {
             digest: "1:2:00".to_owned(),
             ..Verified::default()
         })),
+        Task::Recheck(_) => JobOutcome::Unchanged,
         Task::Compare(task) => {
             assert_eq!((task.revision, task.cluster_id.as_str()), (1_040, "d"));
             JobOutcome::Compared {

@@ -210,7 +210,14 @@ fn a_refused_restore_resumes_only_if_the_cluster_is_changed_soon() {
         );
         observed.now = at.parse().expect("a time");
         cluster(&mut observed).version = "3.7.3".parse().ok();
-        let next = reconcile(&mut observed);
+        let mut next = reconcile(&mut observed);
+        if is_resumed {
+            assert_eq!(next.job.expect("a Job").name, "back-r1");
+            let mut recheck = ended_job("back-r1", JobOutcome::Unchanged);
+            recheck.end.as_mut().expect("an end").at = observed.now;
+            observed.jobs.push(recheck);
+            next = reconcile(&mut observed);
+        }
         assert_eq!(
             matches!(next.request, RequestChange::Set(_)),
             is_resumed,
