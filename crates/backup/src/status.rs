@@ -8,6 +8,7 @@ mod former_locations;
 
 use etcd_operator_api::backup::{ActiveRun, BackupRecord};
 use etcd_operator_api::contract::Skipped;
+use etcd_operator_api::quantity::Bytes;
 use etcd_operator_api::refusal::{self, Refusal, bounded};
 use etcd_operator_api::retention;
 use etcd_operator_api::span::second;
@@ -65,6 +66,11 @@ pub fn status(
     for finished in &plan.finished_runs {
         record(&mut after, finished, observed);
     }
+    // Derived from the record, so that an object of an older operator shows it, too.
+    let size = after.last_success.as_ref().and_then(|record| record.size);
+    after.last_success_size = size
+        .and_then(|size| u64::try_from(size).ok())
+        .map(|size| Bytes(size).to_string());
     after.former_locations = former_locations::former_locations(&after, &observed.location_address());
     let conditions = conditions::conditions(observed, plan, references, obstacle, &after);
     if after.reason.is_none() {

@@ -61,6 +61,10 @@ pub struct EtcdBackupStatus {
     /// Record of the last successful backup.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_success: Option<BackupRecord>,
+    /// Size of the last successful backup as text, for example 12.3 MiB. lastSuccess.size is the same in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub last_success_size: Option<String>,
     /// Successful backups, newest first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]

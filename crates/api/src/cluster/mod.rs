@@ -128,15 +128,15 @@ pub struct EtcdClusterSpec {
     #[serde(default, rename = "TLS", skip_serializing_if = "Option::is_none")]
     pub tls: Option<TlsPolicy>,
 
-    /// etcd's own authentication of users.
+    /// etcd's own authentication of users. Not implemented yet: an EtcdCluster that sets it is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auth: Option<AuthSpec>,
 
-    /// How changes of version, image and pod settings are rolled out to running members.
+    /// How changes of version, image and pod settings are rolled out to running members. Not implemented yet: an EtcdCluster that sets it is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub updates: Option<UpdatePolicy>,
 
-    /// Defragmentation, handling of an exceeded database quota (NOSPACE), and consistency checks between members.
+    /// Defragmentation, handling of an exceeded database quota (NOSPACE), and consistency checks between members. Not implemented yet: an EtcdCluster that sets it is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub maintenance: Option<MaintenancePolicy>,
 
@@ -148,7 +148,7 @@ pub struct EtcdClusterSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bootstrap: Option<BootstrapSpec>,
 
-    /// Objects for a monitoring system.
+    /// Objects for a monitoring system. Not implemented yet: an EtcdCluster that sets it is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub monitoring: Option<MonitoringSpec>,
 }

@@ -27,7 +27,7 @@ pub struct ServicePolicy {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub load_balancer_class: Option<String>,
-    /// DNS names under which clients outside the Kubernetes cluster reach etcd. Managed certificates include them.
+    /// DNS names under which clients outside the Kubernetes cluster reach etcd. Managed certificates include them. Not implemented yet: an EtcdCluster that sets it is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32), inner(length(min = 1, max = 253)))]
     pub external_names: Option<Vec<String>>,
@@ -147,10 +147,10 @@ pub struct RecoveryPolicy {
     /// How long a node may be gone before the operator replaces its member. Default: 5m.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replace_after: Option<Span>,
-    /// Reaction to the permanent loss of a majority of voters: Manual waits for the user's consent, Automatic recovers from the survivor with the most data.
+    /// Reaction to the permanent loss of a majority of voters: Manual waits for the user's consent, Automatic recovers from the survivor with the most data. Only Manual is implemented: an EtcdCluster with another value is refused.
     #[serde(default)]
     pub on_quorum_loss: OnQuorumLoss,
-    /// Reaction when no member has data left: Manual waits, RestoreLatestBackup restores the newest verified backup.
+    /// Reaction when no member has data left: Manual waits, RestoreLatestBackup restores the newest verified backup. Only Manual is implemented: an EtcdCluster with another value is refused.
     #[serde(default)]
     pub on_data_loss: OnDataLoss,
 }

@@ -15,10 +15,10 @@ pub struct TlsPolicy {
     /// Certificates in existing Secrets, created and renewed outside this operator.
     #[serde(default, rename = "static", skip_serializing_if = "Option::is_none")]
     pub static_: Option<StaticTls>,
-    /// Certificates from a certificate authority that the operator manages for this cluster.
+    /// Certificates from a certificate authority that the operator manages for this cluster. Not implemented yet: an EtcdCluster that sets it is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub managed: Option<ManagedTls>,
-    /// Certificates requested from cert-manager.
+    /// Certificates requested from cert-manager. Not implemented yet: an EtcdCluster that sets it is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cert_manager: Option<CertManagerTls>,
 }

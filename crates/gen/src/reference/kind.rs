@@ -291,6 +291,16 @@ mod tests {
                     "{marked}"
                 );
             }
+            // `kubectl explain` says the same as the reference.
+            let says_refused = page
+                .lines()
+                .filter(|line| line.contains(" is refused. |"))
+                .count();
+            assert_eq!(says_refused, unimplemented.len(), "{kind}");
+            for field in unimplemented {
+                let text = row(&page, field.path);
+                assert!(text.ends_with(" is refused. |"), "{text}");
+            }
             assert_eq!(page.contains("`NotImplemented`"), !unimplemented.is_empty());
         }
     }

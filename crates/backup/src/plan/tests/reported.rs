@@ -156,6 +156,22 @@ fn backups_at_a_former_path_are_reported_until_the_spec_names_that_path_again() 
 }
 
 #[test]
+fn the_size_of_the_last_success_is_shown_for_people_also_if_an_older_operator_recorded_it() {
+    let (mut fake, mut backup) = (FakeKubernetes::every(600), nightly());
+    backup.status = Some(EtcdBackupStatus {
+        last_success: Some(BackupRecord {
+            object: "k_v1".to_owned(),
+            size: Some(12_900_000),
+            ..BackupRecord::default()
+        }),
+        ..EtcdBackupStatus::default()
+    });
+    let plan = fake.reconcile_at(0);
+    let after = report(&fake, &plan, &mut backup);
+    assert_eq!(after.last_success_size.as_deref(), Some("12.3 MiB"));
+}
+
+#[test]
 fn a_former_path_without_backups_is_not_reported() {
     let (mut fake, mut backup) = (FakeKubernetes::every(600), nightly());
     fake.reconcile_at(0);
