@@ -47,6 +47,8 @@ pub const ANNOTATION_RESTARTED_AT: &str = "etcd.database.coreos.com/restarted-at
 pub const ANNOTATION_KUBECTL_RESTART: &str = "kubectl.kubernetes.io/restartedAt";
 /// Annotation on an `EtcdCluster` with the UID of the `EtcdRestore` that created it from its template.
 pub const ANNOTATION_MADE_BY: &str = "etcd.database.coreos.com/made-by-restore";
+/// Annotation on an `EtcdRestore` that is past its commit point. It survives the loss of the status.
+pub const ANNOTATION_COMMITTED: &str = "etcd.database.coreos.com/committed";
 /// Annotation with the hash of the configuration that was last applied to an object.
 pub const ANNOTATION_APPLIED: &str = "etcd.database.coreos.com/applied";
 

@@ -4,11 +4,11 @@ use std::{fmt::Debug, path::PathBuf};
 
 use etcd_operator_api::backup::{Compression, Verification};
 use etcd_operator_api::contract::{
-    self, Arrival, BackupTask, Claim, CompareTask, Document, DocumentError, FetchProgress, FetchTask,
-    Fetched, Fingerprint, Frame, Identity, JobOrder, JobOutcome, JobResult, Kept, KeptDirectory, Limits,
-    Listed, ListedMember, Manifest, Mode, Naming, ObjectFacts, Permit, PrepareFailure, Prepared, Preparing,
-    RecheckTask, Report, RestoreIntent, RestoreSecrets, RestoreTerms, Sealing, Skipped, Source, StoreOrder,
-    Stored, Task, Verdict, Verified, VerifyTask, mounts,
+    self, Arrival, BackupTask, Claim, CommitRecord, CompareTask, Document, DocumentError, FetchProgress,
+    FetchTask, Fetched, Fingerprint, Frame, Identity, JobOrder, JobOutcome, JobResult, Kept, KeptDirectory,
+    Limits, Listed, ListedMember, Manifest, Mode, Naming, ObjectFacts, Permit, PrepareFailure, Prepared,
+    Preparing, RecheckTask, Report, RestoreIntent, RestoreSecrets, RestoreTerms, Sealing, Skipped, Source,
+    StoreOrder, Stored, Task, Verdict, Verified, VerifyTask, mounts,
 };
 use etcd_operator_api::retention::Keep;
 use etcd_operator_api::store::{ServerSideEncryption, StorageType};
@@ -382,6 +382,16 @@ fn an_order_that_says_little_has_the_usual_limits_and_checks() {
         (Verification::Checksum, Compression::None)
     );
     assert!(!task.allow_others);
+}
+
+#[test]
+fn commit_record() {
+    let record = CommitRecord {
+        version: 1,
+        uid: "r-uid".into(),
+        succeeded: true,
+    };
+    check("commit-record.json", &record);
 }
 
 #[test]

@@ -166,6 +166,15 @@ pub const RIGHTS: &[Permission] = &[
         why: "The restore controller requests a verified restore with an annotation on the EtcdCluster, whose controller executes it. If the EtcdCluster does not exist, it is created from `spec.clusterTemplate`.",
     },
     Permission {
+        group: etcd_operator_api::GROUP,
+        resources: &["etcdrestores"],
+        verbs: &["patch"],
+        scope: Scope::Watched,
+        selector: Selector::Any,
+        part: RESTORE,
+        why: "An annotation on the EtcdRestore records that it was committed, so that it is not carried out again if its status is lost.",
+    },
+    Permission {
         group: "events.k8s.io",
         resources: &["events"],
         verbs: &["create", "patch"],

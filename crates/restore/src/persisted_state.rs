@@ -1,10 +1,12 @@
-//! The state of an `EtcdRestore` that must survive restarts of the operator, read from its status. Pure.
+//! The state of an `EtcdRestore` that must survive restarts of the operator, read from its status and from the annotation
+//! with its commit record. Pure.
 //!
 //! The progress of the restore itself is stored on the `EtcdCluster`, whose controller carries it out.
 
 use etcd_operator_api::EtcdRestoreStatus;
 use etcd_operator_api::backup::BackupRecord;
 use etcd_operator_api::condition::{self, ConditionType};
+use etcd_operator_api::contract::{self, CommitRecord};
 use jiff::Timestamp;
 
 use crate::plan::Reason;
@@ -40,6 +42,32 @@ pub struct PersistedState {
 }
 
 impl PersistedState {
+    /// Adds what the annotation with the commit record says. The status may have been removed since, and the restore must not
+    /// be carried out again. An unreadable record counts as committed.
+    #[must_use]
+    pub fn with_commit_record(self, record: Option<&str>, uid: &str) -> Self {
+        let record = record.map(|text| contract::read::<CommitRecord>(text.as_bytes()));
+        let (committed, succeeded) = match record {
+            Some(Ok(record)) if record.uid == uid => (true, record.succeeded),
+            Some(Err(_)) => (true, false),
+            Some(Ok(_)) | None => (false, false),
+        };
+        Self {
+            committed: self.committed || committed,
+            succeeded: self.succeeded || succeeded,
+            ..self
+        }
+    }
+
+    /// The record to keep on the object beside the status; `None` before the commit point.
+    pub fn commit_record(&self, uid: &str) -> Option<CommitRecord> {
+        (self.committed || self.succeeded).then(|| CommitRecord {
+            version: contract::VERSION,
+            uid: uid.to_owned(),
+            succeeded: self.succeeded,
+        })
+    }
+
     /// Reads the state from a status.
     pub fn read(status: Option<&EtcdRestoreStatus>) -> Self {
         let Some(status) = status else {

@@ -6,6 +6,7 @@ mod request;
 use std::sync::Arc;
 use std::time::Duration;
 
+use etcd_operator_api::names::ANNOTATION_COMMITTED;
 use etcd_operator_api::reference::{References, Sight};
 use etcd_operator_api::refusal::{Refusal, bounded};
 use etcd_operator_api::{EtcdBackup, EtcdCluster, EtcdRestore, EtcdRestoreStatus, scope::ScopeRule};
@@ -25,7 +26,7 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::core::Status;
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::build::{self, BuildInputs};
 use crate::desired::{BackupRef, Desired, desired, desired_of_refused};
@@ -214,6 +215,7 @@ impl Reconciler {
         if before != plan.phase.as_str() {
             self.publish_phase(&restore, &plan);
         }
+        let restore = self.record_commit(restore, &plan).await?;
         for (name, uid) in &plan.delete_jobs {
             deps.applier
                 .delete_uid::<Job>(&key.beside(name), uid, None)
@@ -229,6 +231,32 @@ impl Reconciler {
         }
         self.ensure_job(key, &observed, &plan, &restore, &references)
             .await
+    }
+
+    /// Records on the object itself, beside the status, that the restore is past its commit point. It is then never carried
+    /// out again, even if its status is lost and the cluster does not remember it.
+    async fn record_commit(&self, restore: Arc<EtcdRestore>, plan: &Plan) -> Result<Arc<EtcdRestore>, Error> {
+        let Some(record) = plan.state.commit_record(&restore.uid().unwrap_or_default()) else {
+            return Ok(restore);
+        };
+        let text = serde_json::to_string(&record).expect("a record serializes to JSON");
+        let annotation = [(ANNOTATION_COMMITTED, Some(text.as_str()))];
+        match self.deps.applier.annotate(&*restore, &annotation).await {
+            Ok(written) => {
+                let Some(stored) = written.changed() else {
+                    return Ok(restore);
+                };
+                let stored = Arc::new(stored);
+                self.latest.wrote(&stored);
+                Ok(stored)
+            }
+            // Without the permission the restore goes on, protected by its status alone.
+            Err(error) if api_rejection(&error).is_some() => {
+                warn!(restore = %ObjectKey::of(&*restore), %error, "cannot record the commit of the restore on the object");
+                Ok(restore)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Creates the Job of the plan if it does not exist.

@@ -106,6 +106,12 @@
   - create
   - patch
 - apiGroups:
+  - etcd.database.coreos.com
+  resources:
+  - etcdrestores
+  verbs:
+  - patch
+- apiGroups:
   - events.k8s.io
   resources:
   - events

@@ -1,4 +1,5 @@
-//! The request of the restore controller to the cluster controller: an annotation on the `EtcdCluster`.
+//! The request of the restore controller to the cluster controller: an annotation on the `EtcdCluster`. And its record on the
+//! `EtcdRestore` that the restore was committed.
 
 use serde::{Deserialize, Serialize};
 
@@ -73,12 +74,30 @@ pub struct ObjectFacts {
     pub snapshot_sha256: String,
 }
 
+/// The record on an `EtcdRestore` that it is past its commit point, so that it is never carried out again. It repeats what
+/// the status says, which a user or a tool may have removed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CommitRecord {
+    /// Version of the document format.
+    #[serde(default = "version")]
+    pub version: u32,
+    /// UID of the `EtcdRestore`. The record of a copied manifest does not count.
+    pub uid: String,
+    /// Whether the restore succeeded.
+    pub succeeded: bool,
+}
+
 impl RestoreIntent {
     /// The revision from which etcd's restore tool counts the bump. An etcd without any write reports revision 1, but the tool
     /// counts from 0.
     pub fn raised_from(&self) -> i64 {
         if self.revision > 1 { self.revision } else { 0 }
     }
+}
+
+impl Document for CommitRecord {
+    const NAME: &'static str = "commit record";
 }
 
 impl Document for RestoreIntent {

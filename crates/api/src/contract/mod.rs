@@ -19,7 +19,7 @@ pub use claim::{CLAIM_SUFFIX, Claim, MANIFEST_SUFFIX};
 pub use disk_progress::Arrival;
 pub use fetched::{FetchProgress, Fetched, Kept, KeptDirectory};
 pub use identity::{Fingerprint, Identity, kind};
-pub use intent::{ObjectFacts, RestoreIntent, RestoreSecrets};
+pub use intent::{CommitRecord, ObjectFacts, RestoreIntent, RestoreSecrets};
 pub use job::{JobOutcome, JobResult, Listed, Skipped, Stored, Verified};
 pub use manifest::{Frame, Manifest, Sealing};
 pub use order::{

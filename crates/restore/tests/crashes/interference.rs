@@ -154,6 +154,69 @@ fn the_request_of_a_restore_missing_in_the_store_is_not_withdrawn() {
     });
 }
 
+/// A tool removes the status, and the cluster was deleted and created again, so that it does not remember the restore.
+#[test]
+fn a_committed_restore_that_nothing_else_remembers_is_not_carried_out_again() {
+    for (phase, expected) in [("Succeeded", "Succeeded"), ("Committed", "Failed")] {
+        run_paused(|| async {
+            let fixture = Fixture::new();
+            let new_cluster = fixture.cluster();
+            let gate = fixture.start_operator();
+            fixture.put_restore("back");
+            fixture
+                .until("the phase", |fixture| {
+                    let restore = fixture.fake.get_object(GROUP, "EtcdRestore", "shop", "back");
+                    let annotations = restore.unwrap()["metadata"]["annotations"].clone();
+                    fixture.status("back")["phase"] == phase && annotations.is_object()
+                })
+                .await;
+            fixture.fake.delete_object(GROUP, "EtcdCluster", "shop", "orders");
+            fixture
+                .fake
+                .update_object(GROUP, "EtcdRestore", "shop", "back", |restore| {
+                    restore.as_object_mut().unwrap().remove("status");
+                });
+            fixture.fake.put_object(json!({
+                "apiVersion": GROUP, "kind": "EtcdCluster", "metadata": {"name": "orders", "namespace": "shop"},
+                "spec": new_cluster["spec"], "status": new_cluster["status"],
+            }));
+            sleep(Duration::from_mins(5)).await;
+            let observations = fixture.simulated_cluster.observations();
+            assert_eq!(
+                observations.started.values().collect::<Vec<_>>(),
+                [&1],
+                "{phase}: {observations:?}"
+            );
+            assert!(fixture.request().is_none(), "{phase}");
+            let status = fixture.status("back");
+            assert_eq!(status["phase"], expected, "{status}");
+            gate.kill();
+        });
+    }
+}
+
+/// A user copies the manifest of an earlier restore with all of its annotations.
+#[test]
+fn the_commit_record_of_another_restore_does_not_count() {
+    run_paused(|| async {
+        let fixture = Fixture::new();
+        fixture.put_restore("back");
+        fixture
+            .fake
+            .update_object(GROUP, "EtcdRestore", "shop", "back", |restore| {
+                restore["metadata"]["annotations"] = json!({
+                    "etcd.database.coreos.com/committed": json!({"version": 1, "uid": "other", "succeeded": true}).to_string(),
+                });
+            });
+        let gate = fixture.start_operator();
+        fixture
+            .until("restored", |fixture| fixture.status("back")["succeeded"] == true)
+            .await;
+        assert_eq!(fixture.simulated_cluster.observations().finished, 1);
+        gate.kill();
+    });
+}
+
 #[test]
 fn a_foreign_job_of_a_needed_name_is_reported_once_and_awaited() {
     run_paused(|| async {

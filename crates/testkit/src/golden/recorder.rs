@@ -17,6 +17,9 @@ use crate::fake::FakeService;
 /// The annotation of a StatefulSet with the pod template as it was last applied.
 const TEMPLATE: &str = "etcd.database.coreos.com/template";
 
+/// Annotations that 0.1.0 did not write. They repeat what the status says, in case it is lost.
+const NEWER_ANNOTATIONS: [&str; 1] = ["etcd.database.coreos.com/committed"];
+
 /// The API server, with a record of what is written. Clones share the record.
 #[derive(Clone)]
 pub(super) struct Recorder {
@@ -64,6 +67,9 @@ impl Recorder {
         };
         let object = format!("{resource}/{name}");
         let mut body = bare(&body);
+        if remove_newer_annotations(&mut body) {
+            return;
+        }
         let mut record = self.record();
         // A template that did not change stands there once: it is most of an object.
         if let Some(template) = body.pointer_mut("/spec/template") {
@@ -101,6 +107,19 @@ impl Service<Request<Body>> for Recorder {
             this.server.call(request).await
         })
     }
+}
+
+/// Removes the annotations that 0.1.0 did not write; returns whether nothing else was written.
+fn remove_newer_annotations(body: &mut Value) -> bool {
+    let annotations = body
+        .pointer_mut("/metadata/annotations")
+        .and_then(Value::as_object_mut);
+    let Some(annotations) = annotations else {
+        return false;
+    };
+    let before = annotations.len();
+    annotations.retain(|name, _| !NEWER_ANNOTATIONS.contains(&name.as_str()));
+    annotations.len() < before && *body == json!({"metadata": {"annotations": {}}})
 }
 
 /// A written object without what only fences the write, and readable.
