@@ -75,6 +75,28 @@ impl fmt::Display for Span {
     }
 }
 
+/// The schema of a duration, with this message about another text.
+fn schema_with_message(message: &str) -> Schema {
+    // A CEL rule instead of a pattern: the error message of a pattern does not say what to write.
+    json_schema!({
+        "type": "string",
+        "maxLength": 32,
+        "x-kubernetes-validations": [{
+            "rule": "self.matches('^([0-9]+(h|m|s|ms))+$')",
+            "message": message,
+        }],
+    })
+}
+
+/// The schema of `recovery.replaceAfter`: its message names the field.
+pub(crate) fn replace_after(_: &mut SchemaGenerator) -> Schema {
+    let mut schema = schema_with_message(
+        "recovery.replaceAfter must be a span of time: numbers with the units h, m, s or ms; for example: replaceAfter: 5m",
+    );
+    schema.insert("nullable".to_owned(), true.into());
+    schema
+}
+
 impl Serialize for Span {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
@@ -99,15 +121,9 @@ impl JsonSchema for Span {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        // A CEL rule instead of a pattern: the error message of a pattern does not say what to write.
-        json_schema!({
-            "type": "string",
-            "maxLength": 32,
-            "x-kubernetes-validations": [{
-                "rule": "self.matches('^([0-9]+(h|m|s|ms))+$')",
-                "message": "must be a span of time: numbers with the units h, m, s or ms, of which a day has 24h; for example: 720h for 30 days",
-            }],
-        })
+        schema_with_message(
+            "must be a span of time: numbers with the units h, m, s or ms, of which a day has 24h; for example: 720h for 30 days",
+        )
     }
 }
 

@@ -164,6 +164,25 @@ fn a_status_of_the_ancestor_is_read_with_its_nulls_and_empty_strings() {
     assert_eq!(restore.status.and_then(|s| s.reason).as_deref(), Some("done"));
 }
 
+/// 0.1.0 stored only these values, so no stored status is refused.
+#[test]
+fn phases_of_backups_and_restores_are_enumerated() {
+    let pattern = |kind: &str| {
+        let schema = crd::schema(kind).expect("a schema");
+        let phase = &schema["properties"]["status"]["properties"]["phase"];
+        assert_eq!(phase["nullable"], json!(true));
+        phase["pattern"].as_str().expect("a pattern").to_owned()
+    };
+    assert_eq!(
+        pattern("EtcdBackup"),
+        "^(Scheduled|Queued|Waiting|Running|Suspended|Succeeded|Failed|Invalid|Deleting)$"
+    );
+    assert_eq!(
+        pattern("EtcdRestore"),
+        "^(Waiting|Verifying|BackingUp|Stopping|Preparing|Committed|RollingBack|Serving|Succeeded|Failed|RolledBack|Invalid)$"
+    );
+}
+
 #[test]
 fn odd_key_casing_of_the_ancestor_is_written_as_it_was() {
     let mut seen = Vec::new();

@@ -154,6 +154,21 @@ pub enum Phase {
 }
 
 impl Phase {
+    /// All phases.
+    pub const ALL: [Self; 11] = [
+        Self::Waiting,
+        Self::Verifying,
+        Self::BackingUp,
+        Self::Stopping,
+        Self::Preparing,
+        Self::Committed,
+        Self::RollingBack,
+        Self::Serving,
+        Self::Succeeded,
+        Self::Failed,
+        Self::RolledBack,
+    ];
+
     /// Whether the cluster is carrying out a restore in this phase.
     pub fn is_in_progress(phase: &str) -> bool {
         let in_progress = [

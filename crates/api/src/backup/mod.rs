@@ -6,7 +6,7 @@ mod status;
 pub use policy::{
     BackupJob, BackupPolicy, Compression, DeletionPolicy, EncryptionSpec, SecretRef, Verification,
 };
-pub use status::{ActiveRun, BackupRecord, EtcdBackupStatus};
+pub use status::{ActiveRun, BACKUP_PHASES, BackupRecord, EtcdBackupStatus};
 
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};

@@ -15,6 +15,19 @@ use crate::{
     span::{Span, second},
 };
 
+/// The values of `status.phase` of an `EtcdBackup`.
+pub const BACKUP_PHASES: [&str; 9] = [
+    "Scheduled",
+    "Queued",
+    "Waiting",
+    "Running",
+    "Suspended",
+    "Succeeded",
+    "Failed",
+    "Invalid",
+    "Deleting",
+];
+
 /// Status of an `EtcdBackup`, written by the operator.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -36,6 +49,7 @@ pub struct EtcdBackupStatus {
     pub last_success_date: Option<Time>,
     /// Current phase of the EtcdBackup, as one word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("enum" = BACKUP_PHASES))]
     pub phase: Option<String>,
     /// Generation of the spec that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]

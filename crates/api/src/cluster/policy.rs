@@ -7,7 +7,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::span::Span;
+use crate::span::{self, Span};
 
 /// Settings of the client Service NAME-client.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -146,6 +146,7 @@ pub struct ConsistencyCheck {
 pub struct RecoveryPolicy {
     /// How long a node may be gone before the operator replaces its member. Default: 5m.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "span::replace_after")]
     pub replace_after: Option<Span>,
     /// Reaction to the permanent loss of a majority of voters: Manual waits for the user's consent, Automatic recovers from the survivor with the most data. Only Manual is implemented: an EtcdCluster with another value is refused.
     #[serde(default)]

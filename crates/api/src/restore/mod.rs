@@ -2,7 +2,7 @@
 
 mod status;
 
-pub use status::{EtcdRestoreStatus, MemberRestoreStatus};
+pub use status::{EtcdRestoreStatus, MemberRestoreStatus, RESTORE_PHASES};
 
 use std::collections::BTreeMap;
 

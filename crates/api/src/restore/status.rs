@@ -13,6 +13,22 @@ use crate::{
     schema,
 };
 
+/// The values of `status.phase` of an `EtcdRestore`.
+pub const RESTORE_PHASES: [&str; 12] = [
+    "Waiting",
+    "Verifying",
+    "BackingUp",
+    "Stopping",
+    "Preparing",
+    "Committed",
+    "RollingBack",
+    "Serving",
+    "Succeeded",
+    "Failed",
+    "RolledBack",
+    "Invalid",
+];
+
 /// Status of an `EtcdRestore`, written by the operator.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -25,6 +41,7 @@ pub struct EtcdRestoreStatus {
     pub reason: Option<String>,
     /// Current phase of the restore, as one word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("enum" = RESTORE_PHASES))]
     pub phase: Option<String>,
     /// Generation of the spec that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -251,3 +251,22 @@ fn describe_deleted(observed: &ObservedBackup, plan: &Plan) -> String {
         None => "The object is deleted as soon as no Job runs and its backups are deleted.".to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use etcd_operator_api::backup::BACKUP_PHASES;
+
+    use super::*;
+
+    #[test]
+    fn the_schema_lists_exactly_the_phases_that_are_written() {
+        let of_reasons = Reason::ALL.map(|reason| Phase::of_reason(reason).0);
+        let written: BTreeSet<_> = of_reasons
+            .into_iter()
+            .chain([Phase::INVALID.0, Phase::BLOCKED.0])
+            .collect();
+        assert_eq!(written, BTreeSet::from(BACKUP_PHASES));
+    }
+}

@@ -11,6 +11,7 @@ use etcd_operator_api::cluster::RestoreProgress;
 use etcd_operator_api::contract::{JobOutcome, JobResult, ObjectFacts, RestoreIntent, Stored, Verified};
 use etcd_operator_api::location::{Location, ObjectPath};
 use etcd_operator_api::reference::References;
+use etcd_operator_api::restore::RESTORE_PHASES;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
@@ -131,6 +132,16 @@ fn requested(plan: &Plan) -> RestoreIntent {
         RequestChange::Set(request) => (**request).clone(),
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn the_schema_lists_exactly_the_phases_that_are_written() {
+    let mut written = vec!["Invalid"];
+    written.extend(Phase::ALL.map(Phase::as_str));
+    written.sort_unstable();
+    let mut listed = RESTORE_PHASES.to_vec();
+    listed.sort_unstable();
+    assert_eq!(written, listed);
 }
 
 #[test]
