@@ -7,8 +7,10 @@ pub use address::names_user;
 pub use object::{TIME, belongs};
 
 use crate::{
+    backup::EtcdBackupSpec,
     contract::{CLAIM_SUFFIX, MANIFEST_SUFFIX, StoreOrder, mounts},
     refusal::Refusal,
+    restore::EtcdRestoreSpec,
     store::{AbsStore, GcsStore, LocalStore, OssStore, S3Store, ServerSideEncryption, StorageType},
 };
 
@@ -196,6 +198,30 @@ pub struct Blocks<'a> {
     pub oss: Option<&'a OssStore>,
     /// Field `local`.
     pub local: Option<&'a LocalStore>,
+}
+
+impl<'a> From<&'a EtcdBackupSpec> for Blocks<'a> {
+    fn from(spec: &'a EtcdBackupSpec) -> Self {
+        Self {
+            s3: spec.s3.as_ref(),
+            abs: spec.abs.as_ref(),
+            gcs: spec.gcs.as_ref(),
+            oss: spec.oss.as_ref(),
+            local: spec.local.as_ref(),
+        }
+    }
+}
+
+impl<'a> From<&'a EtcdRestoreSpec> for Blocks<'a> {
+    fn from(spec: &'a EtcdRestoreSpec) -> Self {
+        Self {
+            s3: spec.s3.as_ref(),
+            abs: spec.abs.as_ref(),
+            gcs: spec.gcs.as_ref(),
+            oss: spec.oss.as_ref(),
+            local: spec.local.as_ref(),
+        }
+    }
 }
 
 impl Blocks<'_> {

@@ -111,13 +111,7 @@ pub fn parse_spec(backup: &EtcdBackup, now: Timestamp) -> Result<Desired, Vec<Re
     refused.extend(validate_name(backup.metadata.name.as_deref().unwrap_or_default()));
 
     let source = parse_source(spec).map_err(|more| refused.extend(more)).ok();
-    let blocks = Blocks {
-        s3: spec.s3.as_ref(),
-        abs: spec.abs.as_ref(),
-        gcs: spec.gcs.as_ref(),
-        oss: spec.oss.as_ref(),
-        local: spec.local.as_ref(),
-    };
+    let blocks = Blocks::from(spec);
     let location = blocks
         .locate(spec.storage_type, "spec.storageType")
         .map_err(|more| refused.extend(more))

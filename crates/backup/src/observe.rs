@@ -93,13 +93,7 @@ fn has_finished(restore: &EtcdRestore) -> bool {
 /// The backup that a restore has selected, and the one that its spec names.
 fn objects_of(restore: &EtcdRestore) -> impl Iterator<Item = String> {
     let spec = &restore.spec;
-    let blocks = Blocks {
-        s3: spec.s3.as_ref(),
-        abs: spec.abs.as_ref(),
-        gcs: spec.gcs.as_ref(),
-        oss: spec.oss.as_ref(),
-        local: spec.local.as_ref(),
-    };
+    let blocks = Blocks::from(spec);
     let location = spec
         .backup_storage_type
         .and_then(|kind| blocks.locate(kind, "spec.backupStorageType").ok());

@@ -172,13 +172,7 @@ fn template_refusals(template: &ClusterTemplate, spec: &EtcdRestoreSpec) -> Vec<
 }
 
 fn backup_ref(spec: &EtcdRestoreSpec) -> Result<BackupRef, Vec<Refusal>> {
-    let blocks = Blocks {
-        s3: spec.s3.as_ref(),
-        abs: spec.abs.as_ref(),
-        gcs: spec.gcs.as_ref(),
-        oss: spec.oss.as_ref(),
-        local: spec.local.as_ref(),
-    };
+    let blocks = Blocks::from(spec);
     match (&spec.backup_storage_type, &spec.source) {
         (Some(kind), None) => blocks
             .locate(*kind, "spec.backupStorageType")

@@ -69,13 +69,7 @@ fn select_from_history(
     selected_before: Option<&str>,
 ) -> Result<Source, String> {
     let spec = &backup.spec;
-    let blocks = Blocks {
-        s3: spec.s3.as_ref(),
-        abs: spec.abs.as_ref(),
-        gcs: spec.gcs.as_ref(),
-        oss: spec.oss.as_ref(),
-        local: spec.local.as_ref(),
-    };
+    let blocks = Blocks::from(spec);
     let location = blocks
         .locate(spec.storage_type, "spec.storageType")
         .map_err(|refused| {
