@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use etcd_operator_testkit::gate::Gate;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
@@ -241,18 +242,24 @@ fn runs_whose_cluster_is_scaled_to_zero_keep_no_other_backup_waiting() {
     });
 }
 
+/// A cluster whose only Job slot is held by a Job of the EtcdBackup `stuck`. The pod of the Job never starts.
+async fn with_stuck_job() -> (TestCluster, Gate) {
+    let cluster = TestCluster::new(1);
+    cluster.jobs.set_unschedulable("stuck");
+    cluster.create_backup("stuck", &json!({}));
+    let gate = cluster.start_operator();
+    cluster
+        .wait_until("the Job", |cluster| {
+            !cluster.api.list_objects("batch/v1", "Job", "shop").is_empty()
+        })
+        .await;
+    (cluster, gate)
+}
+
 #[test]
 fn a_job_whose_pod_never_starts_keeps_other_backups_waiting_for_two_minutes_at_most() {
     run(|| async {
-        let cluster = TestCluster::new(1);
-        cluster.jobs.set_unschedulable("stuck");
-        cluster.create_backup("stuck", &json!({}));
-        let gate = cluster.start_operator();
-        cluster
-            .wait_until("the Job", |cluster| {
-                !cluster.api.list_objects("batch/v1", "Job", "shop").is_empty()
-            })
-            .await;
+        let (cluster, gate) = with_stuck_job().await;
         cluster.create_backup("nightly", &json!({}));
         cluster
             .wait_until("the other waits", |cluster| {
@@ -310,15 +317,7 @@ fn a_running_job_holds_its_slot_while_its_object_is_refused_or_cannot_be_decoded
 #[test]
 fn a_refused_object_whose_pod_never_starts_releases_its_slot() {
     run(|| async {
-        let cluster = TestCluster::new(1);
-        cluster.jobs.set_unschedulable("stuck");
-        cluster.create_backup("stuck", &json!({}));
-        let gate = cluster.start_operator();
-        cluster
-            .wait_until("the Job", |cluster| {
-                !cluster.api.list_objects("batch/v1", "Job", "shop").is_empty()
-            })
-            .await;
+        let (cluster, gate) = with_stuck_job().await;
         cluster.change_spec("stuck", &json!({"schedule": "never"}));
         cluster.create_backup("nightly", &json!({}));
         let since = tokio::time::Instant::now();
