@@ -248,18 +248,55 @@ impl Readiness {
     }
 }
 
-/// The condition `Finished`: whether a one-shot backup or a restore has ended, and whether it succeeded.
-/// `kubectl wait --for=condition=Finished` returns after a failure, too.
-pub fn finished(succeeded: Option<bool>, message: String) -> Finding {
-    let (status, reason) = match succeeded {
-        Some(true) => (Truth::True, "Succeeded"),
-        Some(false) => (Truth::True, "Failed"),
-        None => (Truth::False, "Unfinished"),
-    };
+/// Whether a one-shot backup or a restore has ended, and how: the reason of the condition `Finished`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FinishedReason {
+    /// It has ended and succeeded.
+    Succeeded,
+    /// It has ended and failed.
+    Failed,
+    /// The last attempt failed, and the operator makes another one by itself.
+    Retrying,
+    /// It has not ended.
+    Unfinished,
+}
+
+impl FinishedReason {
+    /// All reasons.
+    pub const ALL: [Self; 4] = [Self::Succeeded, Self::Failed, Self::Retrying, Self::Unfinished];
+
+    /// The reason as written in the status.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Succeeded => "Succeeded",
+            Self::Failed => "Failed",
+            Self::Retrying => "Retrying",
+            Self::Unfinished => "Unfinished",
+        }
+    }
+
+    /// The reason of the condition `Finished`; `None` if there is no such condition, or its reason is unknown.
+    pub fn read(conditions: &[Condition]) -> Option<Self> {
+        let reason = find(conditions, ConditionType::Finished)?.reason.as_deref()?;
+        Self::ALL.into_iter().find(|known| known.as_str() == reason)
+    }
+
+    /// Whether it has ended.
+    pub fn is_end(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Failed)
+    }
+}
+
+/// The condition `Finished`. `kubectl wait --for=condition=Finished` returns after a failure, too.
+pub fn finished(reason: FinishedReason, message: String) -> Finding {
     Finding {
         type_: ConditionType::Finished,
-        status,
-        reason,
+        status: if reason.is_end() {
+            Truth::True
+        } else {
+            Truth::False
+        },
+        reason: reason.as_str(),
         message,
     }
 }

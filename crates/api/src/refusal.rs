@@ -6,7 +6,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use crate::condition::{self, Condition, ConditionType, Finding, Readiness, Truth};
+use crate::condition::{self, Condition, ConditionType, Finding, FinishedReason, Readiness, Truth};
 
 /// Why the operator does not act on a spec.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -137,16 +137,14 @@ pub fn stalled(refusals: &[Refusal]) -> [Finding; 3] {
 /// that waits for the end must not wait for a correction of the spec.
 pub fn finished_before(conditions: &[Condition]) -> Option<Finding> {
     let before = condition::find(conditions, ConditionType::Finished)?;
-    let succeeded = match before.reason.as_deref() {
-        Some("Succeeded") => Some(true),
-        Some("Failed") => Some(false),
-        _ => None,
+    let (reason, message) = match FinishedReason::read(conditions) {
+        Some(end) if end.is_end() => (end, before.message.clone().unwrap_or_default()),
+        _ => {
+            let message = "Nothing starts while the spec is refused: see the condition Accepted.";
+            (FinishedReason::Unfinished, message.to_owned())
+        }
     };
-    let message = match succeeded {
-        Some(_) => before.message.clone().unwrap_or_default(),
-        None => "Nothing starts while the spec is refused: see the condition Accepted.".to_owned(),
-    };
-    Some(condition::finished(succeeded, message))
+    Some(condition::finished(reason, message))
 }
 
 /// Maximum length of the message, below the 4096 characters of a condition. The remaining refusals appear once the first ones

@@ -7,7 +7,7 @@ mod tests;
 
 use etcd_operator_api::{
     EtcdRestore, EtcdRestoreStatus,
-    condition::{self, Condition, ConditionType, Finding, Readiness, Truth},
+    condition::{self, Condition, ConditionType, Finding, FinishedReason, Readiness, Truth},
     reference::References,
     refusal::{self, Refusal, bounded},
     restore::MemberRestoreStatus,
@@ -42,18 +42,14 @@ pub fn status(
         message: bounded(&plan.message, MAX_MESSAGE_CHARS),
     });
     let message = bounded(&plan.message, MAX_MESSAGE_CHARS);
-    let (readiness, succeeded) = match plan.phase {
-        Phase::Succeeded => (Readiness::Ready, Some(true)),
-        Phase::Failed if plan.will_retry => (Readiness::Reconciling, None),
-        Phase::Failed | Phase::RolledBack => (Readiness::Stalled, Some(false)),
-        _ => (Readiness::Reconciling, None),
+    let (readiness, finished) = match plan.phase {
+        Phase::Succeeded => (Readiness::Ready, FinishedReason::Succeeded),
+        _ if plan.will_retry => (Readiness::Reconciling, FinishedReason::Retrying),
+        Phase::Failed | Phase::RolledBack => (Readiness::Stalled, FinishedReason::Failed),
+        _ => (Readiness::Reconciling, FinishedReason::Unfinished),
     };
     findings.extend(readiness.findings(plan.reason.as_str(), &message));
-    let mut finished = condition::finished(succeeded, message);
-    if plan.will_retry {
-        finished.reason = "Retrying";
-    }
-    findings.push(finished);
+    findings.push(condition::finished(finished, message));
     let state = &plan.state;
     EtcdRestoreStatus {
         succeeded: state.succeeded,

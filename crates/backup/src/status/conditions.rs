@@ -1,6 +1,6 @@
 //! The conditions of an `EtcdBackup`.
 
-use etcd_operator_api::condition::{self, ConditionType, Finding, Readiness, Truth};
+use etcd_operator_api::condition::{self, ConditionType, Finding, FinishedReason, Readiness, Truth};
 use etcd_operator_api::reference::References;
 use etcd_operator_api::{EtcdBackupStatus, refusal};
 
@@ -130,16 +130,13 @@ fn finished(observed: &ObservedBackup, plan: &Plan) -> Option<Finding> {
     if is_periodic(observed) {
         return None;
     }
-    let succeeded = match plan.progress.reason {
-        Reason::Done => Some(true),
-        Reason::LastRunFailed => Some(false),
-        _ => None,
+    let reason = match plan.progress.reason {
+        Reason::Done => FinishedReason::Succeeded,
+        Reason::LastRunFailed => FinishedReason::Failed,
+        Reason::Retrying => FinishedReason::Retrying,
+        _ => FinishedReason::Unfinished,
     };
-    let mut finished = condition::finished(succeeded, plan.progress.message.clone());
-    if plan.progress.reason == Reason::Retrying {
-        finished.reason = Reason::Retrying.as_str();
-    }
-    Some(finished)
+    Some(condition::finished(reason, plan.progress.message.clone()))
 }
 
 fn progressing(plan: &Plan, obstacle: Option<&Obstacle>) -> Finding {

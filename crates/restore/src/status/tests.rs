@@ -172,10 +172,13 @@ fn an_invalid_restore_names_field_and_remedy_in_reason_and_condition() {
 fn a_restore_that_ended_stays_ended_when_an_edit_is_refused() {
     let refused_spec = json!({"etcdCluster": {"name": ""}, "source": {"backup": {"name": "nightly"}}});
     for (before, finished) in [
-        ((Some(true), "restored"), ("True", "Succeeded", "restored")),
-        ((Some(false), "no key"), ("True", "Failed", "no key")),
         (
-            (None, "retried at noon"),
+            (FinishedReason::Succeeded, "restored"),
+            ("True", "Succeeded", "restored"),
+        ),
+        ((FinishedReason::Failed, "no key"), ("True", "Failed", "no key")),
+        (
+            (FinishedReason::Retrying, "retried at noon"),
             (
                 "False",
                 "Unfinished",
