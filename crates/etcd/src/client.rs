@@ -7,23 +7,25 @@ mod login;
 mod maintenance;
 mod members;
 mod stream;
+mod tls;
+mod verifier;
 
 use std::error::Error as _;
 use std::fmt;
 use std::time::Duration;
 
 use tonic::Code;
-use tonic::transport::{Certificate, ClientTlsConfig, Identity as TonicIdentity};
 
 pub use keys::{Key, Page};
 pub use login::User;
 pub use members::Added;
 pub use stream::{Piece, Snapshot};
 
-use crate::endpoint::{Endpoint, Limits, Tls};
+use crate::endpoint::{Endpoint, Limits};
 use crate::error::{Cause, Error};
 use crate::rejection;
 use crate::url::ClientUrl;
+use tls::{Connector, TlsFailure};
 
 /// Members end connections that are pinged more often than every five seconds.
 const PING_EVERY: Duration = Duration::from_secs(10);
@@ -40,6 +42,7 @@ pub struct Client {
     etcd: Box<etcd_client::Client>,
     url: ClientUrl,
     limits: Limits,
+    tls_failure: TlsFailure,
 }
 
 /// Without the client inside, which holds the password and the token after a login.
@@ -60,11 +63,23 @@ impl Client {
             call: "Connect",
             cause,
         };
-        let prepared = prepare(endpoint).map_err(|error| failed(Cause::Setup(whole(&error))))?;
+        let tls_failure = TlsFailure::default();
+        let connected = async {
+            let prepared = prepare(endpoint)?;
+            if !endpoint.url.is_secure() {
+                return Ok(prepared.connect().await);
+            }
+            let connector = Connector::new(&endpoint.url, endpoint.tls.as_ref(), tls_failure.clone())?;
+            let service = tower::service_fn(move |_| connector.clone().connect());
+            Ok(prepared.connect_with_connector(service).await)
+        };
         let limit = endpoint.limits.connect;
-        let channel = match tokio::time::timeout(limit, prepared.connect()).await {
-            Ok(Ok(channel)) => etcd_client::Channel::Tonic(channel),
-            Ok(Err(error)) => return Err(failed(Cause::Unreachable(whole(&error)))),
+        let channel = match tokio::time::timeout(limit, connected).await {
+            Ok(Ok(Ok(channel))) => etcd_client::Channel::Tonic(channel),
+            Ok(Ok(Err(error))) => {
+                return Err(failed(tls_failure.explain(Cause::Unreachable(whole(&error)))));
+            }
+            Ok(Err(why)) => return Err(failed(Cause::Setup(why))),
             Err(_) => return Err(failed(Cause::Unreachable(format!("not within {limit:?}")))),
         };
         // Without a user this sends nothing.
@@ -75,6 +90,7 @@ impl Client {
             etcd: Box::new(etcd),
             url: endpoint.url.clone(),
             limits: endpoint.limits,
+            tls_failure,
         })
     }
 
@@ -113,7 +129,7 @@ impl Client {
         Error {
             endpoint: self.url.clone(),
             call,
-            cause,
+            cause: self.tls_failure.explain(cause),
         }
     }
 
@@ -122,31 +138,17 @@ impl Client {
     }
 }
 
-fn prepare(endpoint: &Endpoint) -> Result<tonic::transport::Endpoint, tonic::transport::Error> {
-    let prepared = tonic::transport::Endpoint::from_shared(endpoint.url.to_string())?
+/// TLS is the connector's.
+fn prepare(endpoint: &Endpoint) -> Result<tonic::transport::Endpoint, String> {
+    let prepared = tonic::transport::Endpoint::from_shared(endpoint.url.to_string())
+        .map_err(|error| whole(&error))?
         .connect_timeout(endpoint.limits.connect)
         .tcp_nodelay(true)
         .initial_stream_window_size(WINDOW)
         .initial_connection_window_size(WINDOW)
         .http2_keep_alive_interval(PING_EVERY)
         .keep_alive_timeout(PONG_WITHIN);
-    match &endpoint.tls {
-        Some(tls) if endpoint.url.is_secure() => prepared.tls_config(tls_config(tls)),
-        // Without an authority nothing that the member shows is trusted, and the connection fails saying so.
-        None if endpoint.url.is_secure() => prepared.tls_config(ClientTlsConfig::new()),
-        _ => Ok(prepared),
-    }
-}
-
-fn tls_config(tls: &Tls) -> ClientTlsConfig {
-    let mut config = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(&tls.authority));
-    if let Some(identity) = &tls.identity {
-        config = config.identity(TonicIdentity::from_pem(&identity.certificate, &identity.key));
-    }
-    match &tls.server_name {
-        Some(name) => config.domain_name(name),
-        None => config,
-    }
+    Ok(prepared)
 }
 
 /// What a failed call means: etcd refused it, it was never sent, or its answer never came.

@@ -26,6 +26,9 @@ pub enum Cause {
     /// No connection: nothing was asked.
     #[error("no connection: {0}")]
     Unreachable(String),
+    /// TLS failed before the member was asked anything: one side does not accept the other's certificate.
+    #[error("TLS failed: {0}")]
+    Tls(String),
     /// The connection broke.
     #[error("the connection broke: {0}")]
     Lost(String),
@@ -60,6 +63,8 @@ pub enum Class {
     Waiting,
     /// Asked again it is refused again.
     Refused,
+    /// TLS fails: try again after certificates were corrected.
+    Tls,
     /// Identity or rights are missing.
     Unauthorised,
     /// Data is damaged.
@@ -80,9 +85,11 @@ impl Error {
     pub fn may_have_been_done(&self) -> bool {
         match &self.cause {
             Cause::Lost(_) | Cause::NoAnswer(_) | Cause::Malformed(_) => true,
-            Cause::Setup(_) | Cause::Unreachable(_) | Cause::Unsupported { .. } | Cause::UnknownAlarm(_) => {
-                false
-            }
+            Cause::Setup(_)
+            | Cause::Unreachable(_)
+            | Cause::Tls(_)
+            | Cause::Unsupported { .. }
+            | Cause::UnknownAlarm(_) => false,
             Cause::Rejected(rejection) => matches!(
                 rejection,
                 Rejection::LeaderChanged
@@ -107,6 +114,7 @@ impl Cause {
         match self {
             Self::Unreachable(_) | Self::Lost(_) | Self::NoAnswer(_) | Self::Malformed(_) => Class::Transient,
             Self::Setup(_) => Class::Unauthorised,
+            Self::Tls(_) => Class::Tls,
             Self::Unsupported { .. } | Self::UnknownAlarm(_) => Class::Unsupported,
             Self::Rejected(rejection) => class_of(rejection),
         }
@@ -159,6 +167,7 @@ mod tests {
         for cause in [
             Cause::Unreachable("refused".to_owned()),
             Cause::Setup("no key".to_owned()),
+            Cause::Tls("unknown issuer".to_owned()),
             Cause::Rejected(Rejection::Unhealthy),
             Cause::Rejected(Rejection::PeerUrlExists),
             Cause::Rejected(Rejection::NoLeader),

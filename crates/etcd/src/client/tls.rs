@@ -1,0 +1,191 @@
+//! Connections to members by TLS: the configuration, the connector, and the error of TLS for which a connection failed.
+//!
+//! HTTP/2 passes on only the text of an error below it. So the connector keeps the error itself.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use hyper_util::rt::TokioIo;
+use rustls::ClientConfig;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::verifier::MemberVerifier;
+use crate::endpoint::{Identity, Tls};
+use crate::error::Cause;
+use crate::url::ClientUrl;
+
+/// The name of HTTP/2 in a handshake.
+const HTTP2: &[u8] = b"h2";
+
+/// Connects to one member by TLS, as often as its channel needs a connection.
+#[derive(Clone)]
+pub struct Connector {
+    address: String,
+    server_name: ServerName<'static>,
+    tls: TlsConnector,
+    failure: TlsFailure,
+}
+
+impl Connector {
+    /// A connector with these certificates. An error if they cannot be used.
+    pub fn new(url: &ClientUrl, tls: Option<&Tls>, failure: TlsFailure) -> Result<Self, String> {
+        let host = url.host();
+        let name = tls.and_then(|tls| tls.server_name.as_deref());
+        let name = name.unwrap_or_else(|| host.trim_start_matches('[').trim_end_matches(']'));
+        let server_name = ServerName::try_from(name.to_owned())
+            .map_err(|error| format!("'{name}' cannot be the name of a server: {error}"))?;
+        let tls = tls.ok_or("there is no CA certificate to verify the member by")?;
+        Ok(Self {
+            address: format!("{host}:{}", url.port()),
+            server_name,
+            tls: TlsConnector::from(Arc::new(client_config(tls)?)),
+            failure,
+        })
+    }
+
+    /// Opens a connection.
+    pub async fn connect(self) -> io::Result<TokioIo<Connection>> {
+        self.failure.clear();
+        let tcp = TcpStream::connect(&self.address).await?;
+        tcp.set_nodelay(true)?;
+        let stream = self.tls.connect(self.server_name, tcp).await;
+        let stream = stream.inspect_err(|error| self.failure.record(error))?;
+        if stream.get_ref().1.alpn_protocol() != Some(HTTP2) {
+            return Err(io::Error::other("the server does not speak HTTP/2"));
+        }
+        Ok(TokioIo::new(Connection {
+            stream,
+            has_answered: false,
+            failure: self.failure,
+        }))
+    }
+}
+
+fn client_config(tls: &Tls) -> Result<ClientConfig, String> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let bundle = certificates(&tls.authority).map_err(|error| format!("the CA certificates: {error}"))?;
+    let verifier = MemberVerifier::new(bundle, Arc::clone(&provider))
+        .map_err(|error| format!("the CA certificates: {error}"))?;
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        // It adds one case to what webpki trusts.
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier));
+    let mut config = match &tls.identity {
+        Some(Identity { certificate, key }) => {
+            let failed = |error: &dyn std::fmt::Display| format!("the client certificate: {error}");
+            let chain = certificates(certificate).map_err(|error| failed(&error))?;
+            let key = PrivateKeyDer::from_pem_slice(key)
+                .map_err(|error| format!("the key of the client certificate: {error}"))?;
+            config
+                .with_client_auth_cert(chain, key)
+                .map_err(|error| failed(&error))?
+        }
+        None => config.with_no_client_auth(),
+    };
+    config.alpn_protocols = vec![HTTP2.to_vec()];
+    Ok(config)
+}
+
+fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, rustls::pki_types::pem::Error> {
+    CertificateDer::pem_slice_iter(pem).collect()
+}
+
+/// The error of TLS that ended the last connection of a channel, if it was one.
+#[derive(Clone, Debug, Default)]
+pub struct TlsFailure(Arc<Mutex<Option<String>>>);
+
+impl TlsFailure {
+    /// Replaces the cause of a connection that did not come about or broke, if it was TLS.
+    pub fn explain(&self, cause: Cause) -> Cause {
+        if !matches!(cause, Cause::Unreachable(_) | Cause::Lost(_)) {
+            return cause;
+        }
+        let text = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        text.map_or(cause, Cause::Tls)
+    }
+
+    fn set(&self, text: Option<String>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = text;
+    }
+
+    fn clear(&self) {
+        self.set(None);
+    }
+
+    fn record(&self, error: &io::Error) {
+        let tls = error
+            .get_ref()
+            .and_then(|error| error.downcast_ref::<rustls::Error>());
+        if let Some(tls) = tls {
+            self.set(Some(match tls {
+                rustls::Error::AlertReceived(_) => format!("the member refuses the connection: {tls}"),
+                _ => tls.to_string(),
+            }));
+        }
+    }
+}
+
+/// A connection. It records an error of TLS up to the first byte from the member: with TLS 1.3 a member refuses a client
+/// certificate after the handshake has ended for the client. By then it has done nothing that it was asked for.
+#[derive(Debug)]
+pub struct Connection {
+    stream: TlsStream<TcpStream>,
+    has_answered: bool,
+    failure: TlsFailure,
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let filled = buffer.filled().len();
+        let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
+        match &polled {
+            Poll::Ready(Ok(())) => self.has_answered |= buffer.filled().len() > filled,
+            Poll::Ready(Err(error)) if !self.has_answered => self.failure.record(error),
+            Poll::Ready(Err(_)) | Poll::Pending => {}
+        }
+        polled
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,166 @@
+//! Which certificates of members are trusted. What webpki trusts, and the one case more that Go's verifier trusts, by which
+//! etcd's own clients and peers decide: a certificate that is itself in the bundle of CA certificates.
+//!
+//! Such a bundle is common: a self-signed certificate with `CA:TRUE` that is its own CA. etcd serves with it, and webpki
+//! refuses it.
+
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{WebPkiServerVerifier, verify_server_name};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+
+/// Decides by a bundle of CA certificates.
+#[derive(Debug)]
+pub struct MemberVerifier {
+    webpki: Arc<WebPkiServerVerifier>,
+    bundle: Vec<CertificateDer<'static>>,
+}
+
+impl MemberVerifier {
+    /// Trusts these certificates. Some of a bundle may be too old to parse and are skipped; an error if none is left.
+    pub fn new(
+        bundle: Vec<CertificateDer<'static>>,
+        provider: Arc<CryptoProvider>,
+    ) -> Result<Self, rustls::client::VerifierBuilderError> {
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(bundle.iter().cloned());
+        let webpki = WebPkiServerVerifier::builder_with_provider(roots.into(), provider).build()?;
+        Ok(Self { webpki, bundle })
+    }
+
+    /// Whether a certificate that webpki refused with this error is in the bundle, and nothing else is wrong with it.
+    ///
+    /// webpki looks at the validity first, and so both errors say that the certificate is valid now.
+    fn verify_bundled(
+        &self,
+        certificate: &CertificateDer<'_>,
+        server_name: &ServerName<'_>,
+        error: Error,
+    ) -> Result<ServerCertVerified, Error> {
+        let is_bundled = self.bundle.iter().any(|trusted| trusted == certificate);
+        if !(is_bundled && is_about_issuer(&error)) {
+            return Err(error);
+        }
+        // Of a CA, webpki does not look at the purposes any more.
+        if !can_authenticate_server(certificate) {
+            return Err(Error::InvalidCertificate(CertificateError::InvalidPurpose));
+        }
+        verify_server_name(&ParsedCertificate::try_from(certificate)?, server_name)?;
+        Ok(ServerCertVerified::assertion())
+    }
+}
+
+impl ServerCertVerifier for MemberVerifier {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        self.webpki
+            .verify_server_cert(certificate, intermediates, server_name, ocsp_response, now)
+            .or_else(|error| self.verify_bundled(certificate, server_name, error))
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.webpki
+            .verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.webpki
+            .verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.webpki.supported_verify_schemes()
+    }
+}
+
+/// Whether only the way to a CA is missing: the certificate is a CA itself, or its issuer is not in the bundle.
+fn is_about_issuer(error: &Error) -> bool {
+    match error {
+        Error::InvalidCertificate(CertificateError::UnknownIssuer) => true,
+        Error::InvalidCertificate(CertificateError::Other(other)) => {
+            other.0.downcast_ref() == Some(&webpki::Error::CaUsedAsEndEntity)
+        }
+        _ => false,
+    }
+}
+
+/// The extension that lists the purposes of a key: 2.5.29.37.
+const EXTENDED_KEY_USAGE: &[u8] = &[0x55, 0x1d, 0x25];
+/// Any purpose: 2.5.29.37.0.
+const ANY: &[u8] = &[0x55, 0x1d, 0x25, 0x00];
+/// Servers: 1.3.6.1.5.5.7.3.1.
+const SERVER_AUTH: &[u8] = &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x01];
+
+const OCTET_STRING: u8 = 0x04;
+/// Where the extensions of a certificate are.
+const EXTENSIONS: u8 = 0xa3;
+
+/// Whether the certificate lists no purposes, or that of a server. webpki has parsed it before.
+fn can_authenticate_server(certificate: &[u8]) -> bool {
+    let Some(extension) = extended_key_usage(certificate) else {
+        return true;
+    };
+    let mut purposes = Der(extension);
+    purposes.any(|(_, purpose)| purpose == SERVER_AUTH || purpose == ANY)
+}
+
+/// What is in that extension, if the certificate has it.
+fn extended_key_usage(certificate: &[u8]) -> Option<&[u8]> {
+    let (_, signed) = Der(certificate).next()?;
+    let (_, content) = Der(signed).next()?;
+    let (_, extensions) = Der(content).find(|(tag, _)| *tag == EXTENSIONS)?;
+    let (_, extensions) = Der(extensions).next()?;
+    let value = Der(extensions).find_map(|(_, extension)| {
+        let mut fields = Der(extension);
+        let (_, id) = fields.next()?;
+        let (_, value) = fields.find(|(tag, _)| *tag == OCTET_STRING)?;
+        (id == EXTENDED_KEY_USAGE).then_some(value)
+    })?;
+    Der(value).next().map(|(_, purposes)| purposes)
+}
+
+/// DER, value after value: tag and content of each.
+struct Der<'d>(&'d [u8]);
+
+impl<'d> Iterator for Der<'d> {
+    type Item = (u8, &'d [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (tag, rest) = self.0.split_first()?;
+        let (first, rest) = rest.split_first()?;
+        let (length, rest) = match first {
+            0..=0x7f => (usize::from(*first), rest),
+            0x81..=0x84 => {
+                let (length, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
+                let length = length
+                    .iter()
+                    .fold(0, |length, byte| length << 8 | usize::from(*byte));
+                (length, rest)
+            }
+            _ => return None,
+        };
+        let (content, rest) = rest.split_at_checked(length)?;
+        self.0 = rest;
+        Some((*tag, content))
+    }
+}
