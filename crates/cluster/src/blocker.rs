@@ -9,14 +9,18 @@ use std::fmt;
 
 use etcd_operator_api::names::{ANNOTATION_ADOPT, ANNOTATION_REPLACE};
 use etcd_operator_api::refusal::bounded;
+use etcd_operator_etcd::error::OwnCertificateFault;
 use etcd_operator_etcd::id::ClusterId;
 use etcd_operator_etcd::status::AlarmKind;
 
-use crate::observed_state::{Digest, MembershipFailure, QueryResult};
+use crate::observed_state::{Digest, MembershipFailure, QueryResult, ServerCertificateFault};
 
 pub use field_hint::FieldHint;
 pub use member_problem::{KeptVolumeFault, MemberProblem, VolumeConsent};
 pub use reason::{BlockerReason, EndsBy};
+
+/// At most this much of an error is shown: in a status the hint after it must have room.
+const MAX_ERROR_CHARS: usize = 150;
 
 /// A fact that must change before the next step is safe.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,6 +131,8 @@ pub enum Blocker {
     MembershipUnknown(MembershipFailure),
     /// Another etcd cluster responds at the addresses of this one.
     OtherClusterResponds(ClusterId),
+    /// Members do not accept the certificate of one of them, so none can join the others.
+    ServerCertificateRejected(ServerCertificateFault),
     /// Members have restored different clusters from one backup.
     RestoredClustersDiffer,
     /// A restore past its commit makes no progress.
@@ -182,6 +188,7 @@ impl Blocker {
             Self::DataLivesWithPods => BlockerReason::DataLivesWithPods,
             Self::MembershipUnknown(_) => BlockerReason::MembershipUnknown,
             Self::OtherClusterResponds(_) => BlockerReason::OtherClusterResponds,
+            Self::ServerCertificateRejected(_) => BlockerReason::ServerCertificateRejected,
             Self::RestoredClustersDiffer => BlockerReason::RestoredClustersDiffer,
             Self::RestoreStalled { .. } => BlockerReason::RestoreStalled,
         }
@@ -219,7 +226,11 @@ impl Blocker {
 
     /// Whether it is a cause by itself, and not only a member that has not started yet.
     pub fn is_root_cause(&self) -> bool {
-        matches!(self, Self::Member { problem, .. } if problem.is_root_cause())
+        match self {
+            Self::Member { problem, .. } => problem.is_root_cause(),
+            Self::ServerCertificateRejected(_) => true,
+            _ => false,
+        }
     }
 }
 
@@ -359,6 +370,17 @@ impl fmt::Display for Blocker {
             },
             Self::OtherClusterResponds(cluster) => {
                 write!(f, "etcd cluster {cluster} responds at the addresses of this one")
+            }
+            Self::ServerCertificateRejected(ServerCertificateFault { secret, error }) => {
+                write!(
+                    f,
+                    "no member can be added or replaced: it shows server.crt of the Secret {secret} (spec.TLS.static.member.serverSecret) to the others, which do not accept it: {}; ",
+                    bounded(&error.text, MAX_ERROR_CHARS)
+                )?;
+                f.write_str(match error.fault {
+                    OwnCertificateFault::Issuer => "append its CA to server-ca.crt of that Secret, which etcd reads when a pod starts, or have it signed by a CA that is in server-ca.crt",
+                    OwnCertificateFault::Purpose => "issue it for both server and client authentication",
+                })
             }
             Self::RestoredClustersDiffer => f.write_str("the members have restored different clusters"),
             Self::RestoreStalled { minutes } => {

@@ -101,6 +101,7 @@ pub async fn observe(
         None => last_applied_template(cluster).map(Arc::new),
     };
     let tls = secrets::member_transport(&desired, stored.as_deref(), &key, deps).await?;
+    let server_certificate = secrets::server_certificate_fault(&desired, &tls, &key, deps).await?;
     let observed_set = set.as_deref().zip(stored.as_ref());
     let observed_set = observed_set
         .zip(state_annotations)
@@ -148,6 +149,7 @@ pub async fn observe(
         alarms: probes.alarms.clone(),
         digests: probes.digests.clone(),
         replace: requested_replacement(cluster),
+        server_certificate,
         unfenced: BTreeSet::new(),
         desired,
     };

@@ -12,6 +12,7 @@ mod permit_delivery;
 use std::collections::{BTreeMap, BTreeSet};
 
 use etcd_operator_api::contract::RestoreIntent;
+use etcd_operator_etcd::error::OwnCertificateError;
 use etcd_operator_etcd::id::{ClusterId, MemberId, Revision};
 use etcd_operator_etcd::membership::{Known, Member};
 use etcd_operator_etcd::status::Alarm;
@@ -83,6 +84,8 @@ pub struct ObservedCluster {
     pub alarms: BTreeSet<Alarm>,
     /// What members have at one revision; asked only while an alarm says that their data differ.
     pub digests: BTreeMap<MemberId, QueryResult<Digest>>,
+    /// Why members do not accept the certificate of one of them, if so.
+    pub server_certificate: Option<ServerCertificateFault>,
     /// Of which member a person says that another one is to take its place, as it was written.
     pub replace: Option<String>,
     /// Places at which this process took over what another one began, and whose pods are still to be touched.
@@ -114,6 +117,15 @@ pub struct ObservedStatefulSet {
     pub secure_clients: bool,
     /// Whether pods that are made from it are believed to be ready at first sight, as before a cluster forms.
     pub has_single_success_probe: bool,
+}
+
+/// Why members do not accept the certificate of one of them as that of a client: none can join the others then.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerCertificateFault {
+    /// The Secret that members serve clients with.
+    pub secret: String,
+    /// What is wrong with the certificate in it.
+    pub error: OwnCertificateError,
 }
 
 /// A hash of all keys that a member has at a revision; comparable only where both have dropped the same history.

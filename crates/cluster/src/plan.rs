@@ -17,6 +17,7 @@ mod formed;
 mod grants;
 mod join;
 mod layout;
+mod own_certificate;
 mod remove;
 mod replace;
 mod replace_request;
@@ -42,7 +43,7 @@ use crate::observed_state::{ObservedCluster, Ordinal};
 use crate::pending_operation::{Operation, PendingOperation};
 use crate::persisted_state::{PersistedState, Restore};
 
-pub use cluster_view::{ClusterView, UNREACHABLE, majority};
+pub use cluster_view::{ClusterView, Unreachable, majority};
 pub use evidence::{Evidence, evidence};
 pub use layout::{FetchContainer, ObjectLayout};
 pub use restore::member_restore_statuses;
@@ -344,6 +345,7 @@ pub fn plan(observed: &ObservedCluster) -> Plan {
     } else {
         alarms::add_alarm_blockers(observed, decision)
     };
+    let decision = own_certificate::add_certificate_blocker(observed, decision);
     let is_hands_off = decision.explanation.reason == Reason::Paused || persisted.unknown_step.is_some();
     let FlowDecision {
         operation,

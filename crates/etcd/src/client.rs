@@ -6,6 +6,7 @@ mod keys;
 mod login;
 mod maintenance;
 mod members;
+mod own_certificate;
 mod stream;
 mod tls;
 mod verifier;
@@ -19,6 +20,7 @@ use tonic::Code;
 pub use keys::{Key, Page};
 pub use login::User;
 pub use members::Added;
+pub use own_certificate::verify_as_client;
 pub use stream::{Piece, Snapshot};
 
 use crate::endpoint::{Endpoint, Limits};

@@ -26,9 +26,9 @@ pub enum Cause {
     /// No connection: nothing was asked.
     #[error("no connection: {0}")]
     Unreachable(String),
-    /// TLS failed before the member was asked anything: one side does not accept the other's certificate.
+    /// TLS failed before the member was asked anything.
     #[error("TLS failed: {0}")]
-    Tls(String),
+    Tls(TlsError),
     /// The connection broke.
     #[error("the connection broke: {0}")]
     Lost(String),
@@ -52,6 +52,46 @@ pub enum Cause {
     /// An answer that etcd never gives.
     #[error("an answer that cannot be: {0}")]
     Malformed(String),
+}
+
+/// Why a connection failed for TLS.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct TlsError {
+    /// What has to be corrected.
+    pub fault: TlsFault,
+    /// The error of TLS in its own words.
+    pub text: String,
+}
+
+/// What has to be corrected for a TLS connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TlsFault {
+    /// The member's certificate, or the CA certificates that it is verified by: this side does not accept it.
+    MemberCertificate,
+    /// The client certificate, or the CA certificates that the member verifies it by: the member does not accept it.
+    ClientCertificate,
+    /// Anything else: the member may not speak TLS at all.
+    Handshake,
+}
+
+/// Why members do not accept the certificate of one of them as that of a client.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct OwnCertificateError {
+    /// What has to be corrected.
+    pub fault: OwnCertificateFault,
+    /// The verifier's own words.
+    pub text: String,
+}
+
+/// What has to be corrected where members do not accept the certificate of one of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnCertificateFault {
+    /// No CA of the bundle has signed the certificate.
+    Issuer,
+    /// The certificate does not allow client authentication.
+    Purpose,
 }
 
 /// What to do about an error.
@@ -167,7 +207,10 @@ mod tests {
         for cause in [
             Cause::Unreachable("refused".to_owned()),
             Cause::Setup("no key".to_owned()),
-            Cause::Tls("unknown issuer".to_owned()),
+            Cause::Tls(TlsError {
+                fault: TlsFault::MemberCertificate,
+                text: "unknown issuer".to_owned(),
+            }),
             Cause::Rejected(Rejection::Unhealthy),
             Cause::Rejected(Rejection::PeerUrlExists),
             Cause::Rejected(Rejection::NoLeader),

@@ -2,11 +2,11 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use etcd_operator_etcd::client::Client;
+use etcd_operator_etcd::client::{Client, verify_as_client};
 use etcd_operator_etcd::endpoint::{Endpoint, Identity, Limits, Tls};
-use etcd_operator_etcd::error::{Cause, Class, Error};
+use etcd_operator_etcd::error::{Cause, Class, Error, OwnCertificateFault, TlsError, TlsFault};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     date_time_ymd,
@@ -141,10 +141,11 @@ async fn refused(own: &Pair, bundle: &str) -> String {
     let error = connects(own, bundle).await.expect_err("a refusal");
     assert_eq!(error.class(), Class::Tls, "{error}");
     assert!(!error.may_have_been_done());
-    let Cause::Tls(words) = error.cause else {
+    let Cause::Tls(TlsError { fault, text }) = error.cause else {
         panic!("{error}");
     };
-    words
+    assert_eq!(fault, TlsFault::MemberCertificate, "{text}");
+    text
 }
 
 #[tokio::test]
@@ -284,8 +285,11 @@ async fn a_client_certificate_that_the_member_refuses_is_told_as_such() {
             Ok(client) => client.status().await.expect_err("it is refused"),
             Err(error) => error,
         };
-        assert_eq!(error.class(), Class::Tls, "{error}");
         assert!(error.to_string().contains("the member refuses"), "{error}");
+        let Cause::Tls(TlsError { fault, .. }) = error.cause else {
+            panic!("{error}");
+        };
+        assert_eq!(fault, TlsFault::ClientCertificate);
     }
 }
 
@@ -299,4 +303,41 @@ async fn a_bundle_without_certificates_is_told_before_anything_is_sent() {
         assert!(matches!(error.cause, Cause::Setup(_)), "{error}");
         assert!(error.to_string().contains("CA certificates"), "{error}");
     }
+}
+
+#[test]
+fn members_accept_the_certificate_of_one_of_them_if_their_ca_bundle_verifies_it_for_clients() {
+    let fault = |own: &Pair, bundle: &str| {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time");
+        let verified = verify_as_client(own.certificate.as_bytes(), bundle.as_bytes(), now);
+        verified.err().map(|error| error.fault)
+    };
+    let (clients, _) = signed(|_| ());
+    let (servers, any) = signed(|_| ());
+    // Two CAs: one for servers, and one for clients.
+    assert_eq!(fault(&any, &clients), Some(OwnCertificateFault::Issuer));
+    assert_eq!(fault(&any, &format!("{clients}{servers}")), None);
+    let (authority, server) = signed(|params| {
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    });
+    assert_eq!(fault(&server, &authority), Some(OwnCertificateFault::Purpose));
+    // Self-signed certificates with CA:TRUE.
+    let own = self_signed(|_| ());
+    assert_eq!(fault(&own, &own.certificate), None);
+    assert_eq!(
+        fault(&own, &self_signed(|_| ()).certificate),
+        Some(OwnCertificateFault::Issuer)
+    );
+    let server = self_signed(|params| params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth]);
+    assert_eq!(
+        fault(&server, &server.certificate),
+        Some(OwnCertificateFault::Purpose)
+    );
+    // What etcd or the next call tells is not told twice.
+    let (authority, expired) = signed(|params| {
+        params.not_before = date_time_ymd(2001, 1, 1);
+        params.not_after = date_time_ymd(2002, 1, 1);
+    });
+    assert_eq!(fault(&expired, &authority), None);
+    assert_eq!(fault(&any, "no PEM"), None);
 }

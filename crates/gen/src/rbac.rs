@@ -136,7 +136,7 @@ pub const RIGHTS: &[Permission] = &[
         scope: Scope::Watched,
         selector: Selector::Any,
         part: CLUSTER,
-        why: "The operator connects to members with TLS with the certificate in the Secret that the spec names.",
+        why: "The operator connects to members with TLS with the certificate in the Secret that the spec names, and checks that members accept their own certificate from one another.",
     },
     Permission {
         group: "batch",

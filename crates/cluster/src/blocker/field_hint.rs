@@ -44,6 +44,25 @@ pub enum FieldHint {
     EtcdEnv,
     /// The Secrets of spec.TLS.static.member that the pod mounts.
     TlsSecrets(Vec<String>),
+    /// The member's certificate and the CA that the operator verifies it by, in these Secrets.
+    ServerCertificate {
+        /// The Secret of spec.TLS.static.member.serverSecret.
+        server: String,
+        /// The Secret of spec.TLS.static.operatorSecret.
+        operator: String,
+    },
+    /// The operator's certificate and the CA that members verify it by, in these Secrets.
+    ClientCertificate {
+        /// The Secret of spec.TLS.static.member.serverSecret.
+        server: String,
+        /// The Secret of spec.TLS.static.operatorSecret.
+        operator: String,
+    },
+    /// The Secret with which members serve clients by TLS.
+    ServerTls {
+        /// The Secret of spec.TLS.static.member.serverSecret.
+        server: String,
+    },
     /// The memory limit.
     MemoryLimit(Option<String>),
     /// spec.etcd.extraArgs.
@@ -111,6 +130,18 @@ impl fmt::Display for FieldHint {
                 f,
                 "it mounts the Secrets of spec.TLS.static.member, and each must exist: {}",
                 names.join(", ")
+            ),
+            Self::ServerCertificate { server, operator } => write!(
+                f,
+                "correct server.crt in the Secret {server} of spec.TLS.static.member.serverSecret, or etcd-client-ca.crt in the Secret {operator} of spec.TLS.static.operatorSecret, which must verify it"
+            ),
+            Self::ClientCertificate { server, operator } => write!(
+                f,
+                "correct etcd-client.crt in the Secret {operator} of spec.TLS.static.operatorSecret, or server-ca.crt in the Secret {server} of spec.TLS.static.member.serverSecret, which must verify it"
+            ),
+            Self::ServerTls { server } => write!(
+                f,
+                "see the log of the pod, and whether it runs with the Secret {server} of spec.TLS.static.member.serverSecret"
             ),
             Self::MemoryLimit(Some(limit)) => write!(
                 f,

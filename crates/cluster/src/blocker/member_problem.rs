@@ -58,10 +58,19 @@ pub enum MemberProblem {
         /// How its container ended before, with an error.
         previous_end: Option<(End, Option<FieldHint>)>,
     },
+    /// Its pod runs, and the operator and its etcd get no further than TLS.
+    TlsFailed {
+        /// The failed call.
+        failure: CallFailure,
+        /// Where to correct it.
+        hint: Option<FieldHint>,
+    },
     /// The process in its pod reports for another pod or incarnation.
     ReportMismatch,
     /// The process in its pod has not reported yet.
     NoReport,
+    /// etcd runs in its pod, where a report of the volume is needed.
+    EtcdRuns,
     /// Its volume holds data where an empty one is needed.
     VolumeNotEmpty {
         /// What the guard in the pod reports.
@@ -253,7 +262,8 @@ impl MemberProblem {
             Self::ContainerEnded { .. } => BlockerReason::ContainerEnded,
             Self::InvalidFlags(_) => BlockerReason::InvalidFlags,
             Self::NoAnswer { .. } => BlockerReason::MemberUnreachable,
-            Self::ReportMismatch | Self::NoReport => BlockerReason::ReportMissing,
+            Self::TlsFailed { .. } => BlockerReason::TlsFailed,
+            Self::ReportMismatch | Self::NoReport | Self::EtcdRuns => BlockerReason::ReportMissing,
             Self::VolumeNotEmpty { .. } => BlockerReason::VolumeNotEmpty,
             Self::VolumeOlderThanCluster { .. } => BlockerReason::VolumeOlderThanCluster,
             Self::ForeignData { .. } => BlockerReason::ForeignData,
@@ -291,6 +301,7 @@ impl MemberProblem {
         match self {
             Self::Unschedulable { .. }
             | Self::ContainerEnded { .. }
+            | Self::TlsFailed { .. }
             | Self::VolumeNotEmpty { .. }
             | Self::VolumeOlderThanCluster { .. }
             | Self::ForeignData { .. }
@@ -350,6 +361,12 @@ impl fmt::Display for MemberProblem {
             }
             Self::ReportMismatch => f.write_str("reports for another pod or another incarnation of the data"),
             Self::NoReport => f.write_str("has not reported yet"),
+            Self::EtcdRuns => f.write_str("runs etcd, which does not report what is on the volume"),
+            Self::TlsFailed { failure, hint } => {
+                let failure = bounded(&failure.text, MAX_CHARS);
+                write!(f, "cannot be reached by TLS: {failure}")?;
+                hint.iter().try_for_each(|hint| write!(f, "; {hint}"))
+            }
             Self::VolumeNotEmpty { detail, consent } => {
                 write!(f, "found a disk that is not empty: {detail}{consent}")
             }

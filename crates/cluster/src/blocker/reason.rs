@@ -135,6 +135,8 @@ reasons! {
         "Correct the cause that the other blockers show, or restore another backup.";
     RestoredClustersDiffer(User): "Members have restored different clusters from one backup.",
         "Delete the EtcdRestore and create another one.";
+    ServerCertificateRejected(User): "Members do not accept the certificate of one of them, so none can join the others.",
+        "Correct the Secret that the message names, as it says.";
     StopUnconfirmed(User): "An old pod may still run, because its node does not confirm that it has stopped.",
         "Repair or delete the node.";
     TemplateIncarnation(Waiting): "The pod template does not have the incarnation of the kept volumes yet.",
@@ -143,6 +145,8 @@ reasons! {
         "See the condition Applied.";
     TemplateNotServed(User): "A member cannot use its volume, and no voter has served with its pod template yet. The template can be the cause.",
         "Correct the image, version, user or `spec.pod.patch`. If the volume is at fault, have the member replaced with the annotation that the message names.";
+    TlsFailed(User): "The operator cannot connect to a member by TLS.",
+        "Correct the certificate or the CA in the Secret that the message names.";
     TooFewVoters(Waiting): "There are fewer voters than `spec.size`, so no healthy member is removed.",
         "Nothing. The missing members join first.";
     UnknownVolume(User): "An annotation names the UID of a PersistentVolumeClaim that does not exist.",

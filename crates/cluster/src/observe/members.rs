@@ -246,7 +246,7 @@ async fn probe_pod(
                 let dialed = deps.member_clients.etcd.dial(&endpoint).await;
                 dialed.map_err(|error| CallFailure::from(&error))
             }
-            Err(why) => Err(CallFailure::from_text(why)),
+            Err(failure) => Err(failure),
         };
         match dialed {
             Ok(connection) => match connection.status().await {
@@ -279,7 +279,7 @@ fn endpoint(
     ordinal: Ordinal,
     at: IpAddr,
     transport: &Transport,
-) -> Result<Endpoint, String> {
+) -> Result<Endpoint, CallFailure> {
     let (scheme, tls) = match transport {
         Transport::Plain => ("http", None),
         Transport::Tls(tls) => {
@@ -289,11 +289,11 @@ fn endpoint(
             };
             ("https", Some(tls))
         }
-        Transport::Unavailable(why) => return Err(why.clone()),
+        Transport::Unavailable(why) => return Err(CallFailure::no_transport(why)),
     };
     let url: ClientUrl = format!("{scheme}://{}:{CLIENT_PORT}", host(at))
         .parse()
-        .map_err(|error| format!("{error}"))?;
+        .map_err(|error| CallFailure::from_text(format!("{error}")))?;
     Ok(Endpoint {
         url,
         tls,

@@ -1,18 +1,26 @@
-//! The certificates with which the operator shows itself to members: read by name, each time anew, kept nowhere.
+//! The certificates with which the operator shows itself to members, and those that members show: read by name, each time
+//! anew, kept nowhere.
 
+use etcd_operator_etcd::client::verify_as_client;
 use etcd_operator_etcd::endpoint::{Identity, Tls};
 use etcd_operator_runtime::apply::Error;
 use etcd_operator_runtime::key::ObjectKey;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 
 use crate::build::StoredTemplates;
 use crate::desired::Desired;
+use crate::observed_state::ServerCertificateFault;
 use crate::reconcile::Deps;
 
 /// The ancestor's names of the files in the operator's Secret.
 const AUTHORITY: &str = "etcd-client-ca.crt";
 const CERTIFICATE: &str = "etcd-client.crt";
 const KEY: &str = "etcd-client.key";
+
+/// The ancestor's names of the files in the Secret that members serve clients with.
+const SERVER_AUTHORITY: &str = "server-ca.crt";
+const SERVER_CERTIFICATE: &str = "server.crt";
 
 /// How members are spoken to.
 #[derive(Clone, Debug)]
@@ -46,12 +54,7 @@ pub async fn member_transport(
             "the Secret {name} of spec.TLS.static.operatorSecret does not exist"
         )));
     };
-    let data = secret.data.unwrap_or_default();
-    let file = |file: &str| {
-        data.get(file)
-            .map(|bytes| bytes.0.clone())
-            .filter(|bytes| !bytes.is_empty())
-    };
+    let file = |name: &str| file(&secret, name).map(<[u8]>::to_vec);
     Ok(match (file(AUTHORITY), file(CERTIFICATE), file(KEY)) {
         (Some(authority), Some(certificate), Some(key)) => Transport::Tls(Tls {
             authority,
@@ -62,4 +65,48 @@ pub async fn member_transport(
             "the Secret {name} of spec.TLS.static.operatorSecret must have the keys {AUTHORITY}, {CERTIFICATE} and {KEY}"
         )),
     })
+}
+
+/// Why members of this cluster do not accept the certificate of one of them, if so. A Secret that is missing or incomplete
+/// shows in pods that do not start.
+pub async fn server_certificate_fault(
+    desired: &Desired,
+    transport: &Transport,
+    key: &ObjectKey,
+    deps: &Deps,
+) -> Result<Option<ServerCertificateFault>, Error> {
+    let Some(client) = desired
+        .tls
+        .client
+        .as_ref()
+        .filter(|_| !matches!(transport, Transport::Plain))
+    else {
+        return Ok(None);
+    };
+    let secret = match deps.applier.read::<Secret>(&key.beside(&client.server)).await {
+        Ok(Some(secret)) => secret,
+        // A role may allow the operator its own Secret alone.
+        Err(error) if error.is_refusal() => return Ok(None),
+        Ok(None) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let files = file(&secret, SERVER_CERTIFICATE).zip(file(&secret, SERVER_AUTHORITY));
+    let now = deps
+        .clock
+        .now()
+        .duration_since(Timestamp::UNIX_EPOCH)
+        .unsigned_abs();
+    Ok(files.and_then(|(certificate, authority)| {
+        let error = verify_as_client(certificate, authority, now).err()?;
+        Some(ServerCertificateFault {
+            secret: client.server.clone(),
+            error,
+        })
+    }))
+}
+
+/// A file in a Secret, if it is there and not empty.
+fn file<'s>(secret: &'s Secret, name: &str) -> Option<&'s [u8]> {
+    let bytes = secret.data.as_ref()?.get(name)?;
+    Some(bytes.0.as_slice()).filter(|bytes| !bytes.is_empty())
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use etcd_operator_etcd::error::Error;
+use etcd_operator_etcd::error::{Cause, Error, TlsError, TlsFault};
 use etcd_operator_etcd::rejection::Rejection;
 
 use super::external_text;
@@ -23,6 +23,10 @@ pub enum CallClass {
     ConnectionRefused,
     /// etcd requires authentication, and the operator has no user there.
     Unauthenticated,
+    /// The operator has no certificates that it could connect with.
+    NoTransport,
+    /// TLS failed: what has to be corrected.
+    Tls(TlsFault),
     /// Anything else, such as no answer in time.
     Other,
 }
@@ -38,15 +42,29 @@ impl CallFailure {
         };
         Self { class, text }
     }
+
+    /// A call that cannot be made, because the operator has no certificates for it.
+    pub fn no_transport(text: impl Into<String>) -> Self {
+        Self {
+            class: CallClass::NoTransport,
+            text: text.into(),
+        }
+    }
 }
 
 impl From<&Error> for CallFailure {
     fn from(error: &Error) -> Self {
         let failure = Self::from_text(error.to_string());
-        match error.rejection() {
-            Some(Rejection::Unauthorised(_)) => Self {
+        // Which member fails for TLS is known elsewhere, and its address changes with its pod.
+        match &error.cause {
+            Cause::Rejected(Rejection::Unauthorised(_)) => Self {
                 class: CallClass::Unauthenticated,
                 ..failure
+            },
+            Cause::Setup(_) => Self::no_transport(error.cause.to_string()),
+            Cause::Tls(TlsError { fault, .. }) => Self {
+                class: CallClass::Tls(*fault),
+                text: error.cause.to_string(),
             },
             _ => failure,
         }
@@ -61,17 +79,33 @@ impl fmt::Display for CallFailure {
 
 #[cfg(test)]
 mod tests {
-    use etcd_operator_etcd::error::Cause;
-
     use super::*;
 
-    fn class(cause: Cause) -> CallClass {
-        let error = Error {
+    fn failure(cause: Cause) -> CallFailure {
+        CallFailure::from(&Error {
             endpoint: "http://a:2379".parse().expect("a URL"),
             call: "Status",
             cause,
-        };
-        CallFailure::from(&error).class
+        })
+    }
+
+    fn class(cause: Cause) -> CallClass {
+        failure(cause).class
+    }
+
+    #[test]
+    fn a_call_that_failed_for_certificates_is_told_in_the_words_of_the_verifier_and_without_an_address() {
+        let refused = failure(Cause::Tls(TlsError {
+            fault: TlsFault::MemberCertificate,
+            text: "invalid peer certificate: UnknownIssuer".to_owned(),
+        }));
+        assert_eq!(refused.class, CallClass::Tls(TlsFault::MemberCertificate));
+        assert_eq!(
+            refused.text,
+            "TLS failed: invalid peer certificate: UnknownIssuer"
+        );
+        let unusable = failure(Cause::Setup("no PEM".to_owned()));
+        assert_eq!(unusable.class, CallClass::NoTransport);
     }
 
     #[test]

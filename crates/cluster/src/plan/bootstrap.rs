@@ -14,7 +14,7 @@ use etcd_operator_etcd::membership::Known;
 use super::evidence::{can_be_misread, template_not_served};
 use super::grants::{self, PermitTerms};
 use super::{
-    ClusterView, FlowDecision, GracePeriod, Reason, Step, UNREACHABLE, adopt, await_restore, bootstrap_retry,
+    ClusterView, FlowDecision, GracePeriod, Reason, Step, Unreachable, adopt, await_restore, bootstrap_retry,
     diagnose, majority, remove, start_over,
 };
 use crate::blocker::{Blocker, MemberProblem, VolumeConsent};
@@ -128,8 +128,9 @@ fn begin(view: &ClusterView<'_>, persisted: &mut PersistedState) -> FlowDecision
     if let Some(discard) = discard_by_consent(view, size) {
         return discard;
     }
-    if view.is_unreachable() {
-        return FlowDecision::without_operation(Reason::MembersUnreachable, UNREACHABLE).with_blockers(waits);
+    if let Some(unreachable) = view.unreachable() {
+        return FlowDecision::without_operation(Reason::MembersUnreachable, unreachable.text())
+            .with_blockers(waits);
     }
     if needs_user {
         waits.extend(unknown_consents(observed));
@@ -358,6 +359,14 @@ pub fn start_members(
             pod,
             grace_period: GracePeriod::PodDefault,
         });
+    }
+    if permits.is_empty() && view.unreachable() == Some(Unreachable::Tls) {
+        // They have started, and nobody can tell whether the cluster has formed.
+        return FlowDecision {
+            operation: Some(Operation::Bootstrap(targets)),
+            ..FlowDecision::without_operation(Reason::MembersUnreachable, Unreachable::Tls.text())
+                .with_blockers(waits)
+        };
     }
     let text = format!("Starting {members} members together.");
     let decision = FlowDecision::with_operation(Operation::Bootstrap(targets), Reason::Bootstrapping, text)

@@ -10,14 +10,33 @@ use etcd_operator_etcd::version::Version;
 
 use super::{replace_request, rollout};
 use crate::observed_state::{
-    CallClass, CallFailure, Container, Membership, MembershipFailure, ObservedCluster, ObservedMember,
+    CallClass, Container, Membership, MembershipFailure, ObservedCluster, ObservedMember,
     ObservedStatefulSet, Ordinal, Pod, QueryResult,
 };
 use crate::pending_operation::Discard;
 use crate::persisted_state::{LastKnownIndex, MemberRecord, PersistedState, Restore};
 
-/// What is said where nobody is reached.
-pub const UNREACHABLE: &str = "No member can be reached from here, though their pods run: a NetworkPolicy, a mesh, or certificates that are missing or refused may keep the operator from ports 2379 and 2381.";
+/// What keeps the operator from every pod that runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unreachable {
+    /// No pod answers.
+    Silent,
+    /// TLS fails, or the operator has no certificates to connect with.
+    Tls,
+}
+
+impl Unreachable {
+    /// The explanation for people.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Silent => UNREACHABLE,
+            Self::Tls => UNREACHABLE_BY_TLS,
+        }
+    }
+}
+
+const UNREACHABLE_BY_TLS: &str = "The operator cannot reach any member by TLS. It sees no member and changes nothing. Clients with other certificates may be served.";
+const UNREACHABLE: &str = "No member can be reached from here, though their pods run: a NetworkPolicy, a mesh, or certificates that are missing or refused may keep the operator from ports 2379 and 2381.";
 
 /// How many entries of the log a voter may be behind and still count as well.
 const MAX_LAG: u64 = 5_000;
@@ -89,28 +108,33 @@ impl<'a> ClusterView<'a> {
         self.ordinal_at(&member.peer_urls)
     }
 
-    /// Whether pods run for long enough to answer, and not one of them can be reached. One that its node finds ready is not
-    /// asked for a report, as it has none.
-    pub fn is_unreachable(&self) -> bool {
+    /// Why not one of the pods that run for long enough to answer can be reached, if so. One that its node finds ready is not
+    /// asked for a report, as it has none. Where TLS fails etcd runs, and a report is not missed.
+    pub fn unreachable(&self) -> Option<Unreachable> {
         let running = self.observed.members.values().filter(|observed_member| {
             observed_member
                 .pod
                 .as_ref()
                 .is_some_and(|pod| pod.container == Container::Running && pod.deleting.is_none())
         });
-        let mut any = false;
+        let mut found = None;
         for observed_member in running {
-            any = true;
-            let is_silent = |failure: Option<&CallFailure>| {
-                failure.is_some_and(|failure| failure.class == CallClass::Other)
+            let has_no_report = || {
+                let is_ready = observed_member.pod.as_ref().is_some_and(|pod| pod.ready);
+                let failure = observed_member.report.failure();
+                is_ready || failure.is_some_and(|failure| failure.class == CallClass::Other)
             };
-            let is_ready = observed_member.pod.as_ref().is_some_and(|pod| pod.ready);
-            let has_no_report = is_ready || is_silent(observed_member.report.failure());
-            if !has_no_report || !is_silent(observed_member.status.failure()) {
-                return false;
+            let unreachable = match observed_member.status.failure()?.class {
+                CallClass::Tls(_) => Unreachable::Tls,
+                CallClass::NoTransport if has_no_report() => Unreachable::Tls,
+                CallClass::Other if has_no_report() => Unreachable::Silent,
+                _ => return None,
+            };
+            if found != Some(Unreachable::Tls) {
+                found = Some(unreachable);
             }
         }
-        any
+        found
     }
 
     /// Whether a member rejects the operator's calls because authentication is enabled, while a majority of the voters

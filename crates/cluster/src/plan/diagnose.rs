@@ -1,6 +1,7 @@
 //! Why a member's process has not reported what is on its volume, with the field of the spec that helps.
 
 use etcd_operator_api::contract::Verdict;
+use etcd_operator_etcd::error::TlsFault;
 
 use super::ClusterView;
 use super::bootstrap::describe_verdict;
@@ -9,8 +10,8 @@ use crate::blocker::{Blocker, FieldHint, MemberProblem, VolumeConsent};
 use crate::build::{FETCH, INSTALL};
 use crate::desired::{Desired, Image, Storage};
 use crate::observed_state::{
-    Container, End, EndCause, Obstacle, Ordinal, QueryResult, StartDelay, Unschedulable, WaitingCause,
-    WaitingContainer,
+    CallClass, Container, End, EndCause, Obstacle, Ordinal, QueryResult, StartDelay, Unschedulable,
+    WaitingCause, WaitingContainer,
 };
 
 /// The blocker of a member that has not reported.
@@ -46,6 +47,16 @@ pub fn explain(view: &ClusterView<'_>, ordinal: Ordinal) -> MemberProblem {
             consent: discard_consent(view, ordinal, &report.verdict),
         };
     }
+    let status = &observed_member.status;
+    if pod.container == Container::Running
+        && let Some(failure) = status.failure()
+        && matches!(failure.class, CallClass::NoTransport | CallClass::Tls(_))
+    {
+        return MemberProblem::TlsFailed {
+            failure: failure.clone(),
+            hint: tls_hint(desired, failure.class),
+        };
+    }
     match (&pod.container, &observed_member.report) {
         (Container::Waiting(delay), _) => MemberProblem::NotStartedContainer {
             delay: delay.clone(),
@@ -67,7 +78,33 @@ pub fn explain(view: &ClusterView<'_>, ordinal: Ordinal) -> MemberProblem {
             }
         }
         (Container::Running, QueryResult::Answer(_)) => MemberProblem::ReportMismatch,
-        (Container::Running, _) => MemberProblem::NoReport,
+        // etcd runs there: what waits in a pod is never ready.
+        (Container::Running, _) => match status {
+            QueryResult::NoAnswer(failure) => MemberProblem::NoAnswer {
+                failure: failure.clone(),
+                previous_end: None,
+            },
+            QueryResult::Answer(_) | QueryResult::OtherResponder => MemberProblem::EtcdRuns,
+            QueryResult::NotQueried if pod.ready => MemberProblem::EtcdRuns,
+            QueryResult::NotQueried => MemberProblem::NoReport,
+        },
+    }
+}
+
+/// The keys of Secrets by which the operator and the members verify each other.
+fn tls_hint(desired: &Desired, class: CallClass) -> Option<FieldHint> {
+    let client = desired.tls.client.as_ref()?;
+    let (server, operator) = (client.server.clone(), client.operator.clone());
+    match class {
+        CallClass::Tls(TlsFault::MemberCertificate) => {
+            Some(FieldHint::ServerCertificate { server, operator })
+        }
+        CallClass::Tls(TlsFault::ClientCertificate) => {
+            Some(FieldHint::ClientCertificate { server, operator })
+        }
+        CallClass::Tls(TlsFault::Handshake) => Some(FieldHint::ServerTls { server }),
+        // The failure names the Secret itself.
+        _ => None,
     }
 }
 

@@ -4,6 +4,7 @@ mod any_cluster;
 mod await_restore;
 mod bootstrap;
 mod bootstrap_retry;
+mod certificates;
 mod corrupt;
 mod diagnose;
 mod doubt;

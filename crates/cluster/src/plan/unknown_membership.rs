@@ -8,8 +8,7 @@ use super::evidence::{
     can_be_misread, damage_signature, is_copied_without_consent, is_template_unproven, template_not_served,
 };
 use super::{
-    ClusterView, FlowDecision, Reason, UNREACHABLE, adopt, diagnose, formed::resume_on_moved_volume, join,
-    majority,
+    ClusterView, FlowDecision, Reason, adopt, diagnose, formed::resume_on_moved_volume, join, majority,
 };
 use crate::blocker::{Blocker, MemberProblem};
 use crate::observed_state::{Membership, Ordinal};
@@ -144,9 +143,10 @@ pub fn decide(view: &ClusterView<'_>, operation: Option<&Operation>) -> FlowDeci
                 .with_blockers(silent),
         );
     }
-    if view.is_unreachable() {
+    if let Some(unreachable) = view.unreachable() {
         return keep(
-            FlowDecision::without_operation(Reason::MembersUnreachable, UNREACHABLE).with_blockers(silent),
+            FlowDecision::without_operation(Reason::MembersUnreachable, unreachable.text())
+                .with_blockers(silent),
         );
     }
     let unrecorded_voters = unrecorded_voters(view);

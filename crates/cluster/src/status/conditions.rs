@@ -9,7 +9,7 @@ use etcd_operator_etcd::version::Version;
 
 use super::hibernation_exit::HibernationExit;
 use super::{StatusInputs, backups, events, rollout, step_failure};
-use crate::blocker;
+use crate::blocker::{self, Blocker};
 use crate::desired::Desired;
 use crate::persisted_state::Restore;
 use crate::plan::{ClusterView, Plan, Reason, RolloutState, majority};
@@ -292,6 +292,9 @@ fn readiness(
             Readiness::Stalled
         }
         Reason::Blocked if blocker::need_user(&plan.explanation.blockers) => Readiness::Stalled,
+        Reason::MembersUnreachable if plan.explanation.blockers.iter().any(Blocker::needs_user) => {
+            Readiness::Stalled
+        }
         Reason::Hibernated if view.observed.has_pods() => Readiness::Reconciling,
         Reason::Converged | Reason::Hibernated => Readiness::Ready,
         // The operator still observes a cluster that it must not change.

@@ -34,7 +34,7 @@ pub fn reason(
     let cause = root_cause(&plan.explanation.blockers).map(ToString::to_string);
     match (reason, cause) {
         // What is blocked comes before whom it waits for.
-        (Reason::Blocked, Some(cause)) => format!("{text} {}", sentence(&cause)),
+        (Reason::Blocked | Reason::MembersUnreachable, Some(cause)) => format!("{text} {}", sentence(&cause)),
         (
             Reason::Bootstrapping
             | Reason::Scaling

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use hyper_util::rt::TokioIo;
-use rustls::ClientConfig;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{AlertDescription, ClientConfig};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -18,7 +18,7 @@ use tokio_rustls::client::TlsStream;
 
 use super::verifier::MemberVerifier;
 use crate::endpoint::{Identity, Tls};
-use crate::error::Cause;
+use crate::error::{Cause, TlsError, TlsFault};
 use crate::url::ClientUrl;
 
 /// The name of HTTP/2 in a handshake.
@@ -95,13 +95,16 @@ fn client_config(tls: &Tls) -> Result<ClientConfig, String> {
     Ok(config)
 }
 
-fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, rustls::pki_types::pem::Error> {
+/// The certificates in a PEM file.
+pub(super) fn certificates(
+    pem: &[u8],
+) -> Result<Vec<CertificateDer<'static>>, rustls::pki_types::pem::Error> {
     CertificateDer::pem_slice_iter(pem).collect()
 }
 
 /// The error of TLS that ended the last connection of a channel, if it was one.
 #[derive(Clone, Debug, Default)]
-pub struct TlsFailure(Arc<Mutex<Option<String>>>);
+pub struct TlsFailure(Arc<Mutex<Option<TlsError>>>);
 
 impl TlsFailure {
     /// Replaces the cause of a connection that did not come about or broke, if it was TLS.
@@ -109,12 +112,12 @@ impl TlsFailure {
         if !matches!(cause, Cause::Unreachable(_) | Cause::Lost(_)) {
             return cause;
         }
-        let text = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        text.map_or(cause, Cause::Tls)
+        let error = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        error.map_or(cause, Cause::Tls)
     }
 
-    fn set(&self, text: Option<String>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = text;
+    fn set(&self, error: Option<TlsError>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = error;
     }
 
     fn clear(&self) {
@@ -126,12 +129,44 @@ impl TlsFailure {
             .get_ref()
             .and_then(|error| error.downcast_ref::<rustls::Error>());
         if let Some(tls) = tls {
-            self.set(Some(match tls {
-                rustls::Error::AlertReceived(_) => format!("the member refuses the connection: {tls}"),
-                _ => tls.to_string(),
-            }));
+            self.set(Some(TlsError::from(tls)));
         }
     }
+}
+
+impl From<&rustls::Error> for TlsError {
+    fn from(error: &rustls::Error) -> Self {
+        let fault = match error {
+            rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented => {
+                TlsFault::MemberCertificate
+            }
+            rustls::Error::AlertReceived(alert) if is_about_certificate(*alert) => {
+                TlsFault::ClientCertificate
+            }
+            _ => TlsFault::Handshake,
+        };
+        let text = match error {
+            rustls::Error::AlertReceived(_) => format!("the member refuses the connection: {error}"),
+            _ => error.to_string(),
+        };
+        Self { fault, text }
+    }
+}
+
+/// Whether a member sends this alert because of the client certificate, or because there is none.
+fn is_about_certificate(alert: AlertDescription) -> bool {
+    matches!(
+        alert,
+        AlertDescription::BadCertificate
+            | AlertDescription::UnsupportedCertificate
+            | AlertDescription::CertificateRevoked
+            | AlertDescription::CertificateExpired
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::UnknownCA
+            | AlertDescription::AccessDenied
+            | AlertDescription::DecryptError
+            | AlertDescription::CertificateRequired
+    )
 }
 
 /// A connection. It records an error of TLS up to the first byte from the member: with TLS 1.3 a member refuses a client

@@ -26,9 +26,8 @@ impl MemberVerifier {
         bundle: Vec<CertificateDer<'static>>,
         provider: Arc<CryptoProvider>,
     ) -> Result<Self, rustls::client::VerifierBuilderError> {
-        let mut roots = RootCertStore::empty();
-        roots.add_parsable_certificates(bundle.iter().cloned());
-        let webpki = WebPkiServerVerifier::builder_with_provider(roots.into(), provider).build()?;
+        let roots = root_store(&bundle).into();
+        let webpki = WebPkiServerVerifier::builder_with_provider(roots, provider).build()?;
         Ok(Self { webpki, bundle })
     }
 
@@ -46,7 +45,7 @@ impl MemberVerifier {
             return Err(error);
         }
         // Of a CA, webpki does not look at the purposes any more.
-        if !can_authenticate_server(certificate) {
+        if !is_for(certificate, SERVER_AUTH) {
             return Err(Error::InvalidCertificate(CertificateError::InvalidPurpose));
         }
         verify_server_name(&ParsedCertificate::try_from(certificate)?, server_name)?;
@@ -93,8 +92,15 @@ impl ServerCertVerifier for MemberVerifier {
     }
 }
 
+/// The certificates of a bundle that can be parsed.
+pub(super) fn root_store(bundle: &[CertificateDer<'static>]) -> RootCertStore {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(bundle.iter().cloned());
+    roots
+}
+
 /// Whether only the way to a CA is missing: the certificate is a CA itself, or its issuer is not in the bundle.
-fn is_about_issuer(error: &Error) -> bool {
+pub(super) fn is_about_issuer(error: &Error) -> bool {
     match error {
         Error::InvalidCertificate(CertificateError::UnknownIssuer) => true,
         Error::InvalidCertificate(CertificateError::Other(other)) => {
@@ -110,18 +116,20 @@ const EXTENDED_KEY_USAGE: &[u8] = &[0x55, 0x1d, 0x25];
 const ANY: &[u8] = &[0x55, 0x1d, 0x25, 0x00];
 /// Servers: 1.3.6.1.5.5.7.3.1.
 const SERVER_AUTH: &[u8] = &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x01];
+/// Clients: 1.3.6.1.5.5.7.3.2.
+pub(super) const CLIENT_AUTH: &[u8] = &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x02];
 
 const OCTET_STRING: u8 = 0x04;
 /// Where the extensions of a certificate are.
 const EXTENSIONS: u8 = 0xa3;
 
-/// Whether the certificate lists no purposes, or that of a server. webpki has parsed it before.
-fn can_authenticate_server(certificate: &[u8]) -> bool {
+/// Whether the certificate lists no purposes, or this one. webpki has parsed it before.
+pub(super) fn is_for(certificate: &[u8], wanted: &[u8]) -> bool {
     let Some(extension) = extended_key_usage(certificate) else {
         return true;
     };
     let mut purposes = Der(extension);
-    purposes.any(|(_, purpose)| purpose == SERVER_AUTH || purpose == ANY)
+    purposes.any(|(_, purpose)| purpose == wanted || purpose == ANY)
 }
 
 /// What is in that extension, if the certificate has it.

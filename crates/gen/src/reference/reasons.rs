@@ -312,7 +312,7 @@ const GENERAL: &[ReasonDoc] = &[
         "Progressing",
         "MembersUnreachable",
         "False: pods run, but the operator reaches none of them.",
-        "Check the network between the operator and the pods: NetworkPolicies, DNS, certificates.",
+        "Check the network between the operator and the pods: NetworkPolicies and DNS. If TLS fails, the message names the Secrets to correct.",
     ),
     reason(
         "Progressing",

@@ -107,6 +107,7 @@ impl Scene {
             local_membership: BTreeMap::new(),
             alarms: BTreeSet::new(),
             digests: BTreeMap::new(),
+            server_certificate: None,
             replace: None,
             unfenced: BTreeSet::new(),
         };
