@@ -102,6 +102,22 @@ impl Authority {
     }
 }
 
+/// A certificate of a member of etcd that is its own authority, as `openssl req -x509` makes it: `CA:TRUE`, and for any use.
+pub fn self_signed(name: &str, hosts: &[&str]) -> Result<Identity> {
+    let mut params = params(hosts)?;
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().context("cannot make a key")?;
+    let certificate = params
+        .self_signed(&key)
+        .with_context(|| format!("cannot sign the certificate of {name}"))?;
+    Ok(Identity {
+        certificate: certificate.pem(),
+        key: key.serialize_pem(),
+    })
+}
+
 fn params(hosts: &[&str]) -> Result<CertificateParams> {
     let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
     CertificateParams::new(hosts).context("a host name cannot stand in a certificate")

@@ -54,7 +54,7 @@ const GATE: [Scenario; 7] = [
 ];
 
 /// The rest, for their time: each of these takes a minute or more, or a bed for itself.
-const FULL: [Scenario; 37] = [
+const FULL: [Scenario; 39] = [
     shared!("one_member_and_five_members", life::of_one_and_of_five),
     shared!("size_and_image_are_enough", life::size_and_image),
     shared!("wishes_about_pods_are_seen_on_one_that_runs", wishes::seen),
@@ -128,6 +128,14 @@ const FULL: [Scenario; 37] = [
     shared!(
         "members_show_one_another_certificates",
         secure::static_certificates
+    ),
+    shared!(
+        "certificates_that_are_their_own_ca_are_accepted",
+        secure::self_signed_certificates
+    ),
+    shared!(
+        "two_cas_are_told_before_a_member_is_missing",
+        secure::two_authorities
     ),
     shared!(
         "authentication_in_etcd_is_told_and_nothing_is_replaced",
