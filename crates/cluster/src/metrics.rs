@@ -1,9 +1,9 @@
-//! What the page of metrics tells about each cluster: from its status, and from what was read of its members at the last
-//! look. Computed when the page is asked for, so that no series outlives its cluster.
+//! The metrics about each cluster: from its status, and from what was last read of its members. They are computed at each
+//! scrape, so that no series outlives its cluster.
 
 mod readings;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -13,13 +13,12 @@ use etcd_operator_api::condition::Conditioned;
 use etcd_operator_api::scope::{self, ScopeRule};
 use etcd_operator_runtime::clock::SharedClock;
 use etcd_operator_runtime::key::ObjectKey;
-use etcd_operator_runtime::metrics::{Figure, Metrics, PerObject};
+use etcd_operator_runtime::metrics::{Figure, Metrics};
 use etcd_operator_runtime::store::Store;
-use kube::ResourceExt as _;
 
-pub use readings::{Database, Reading, Readings, Sample};
+pub use readings::{Database, PodCounts, Reading, Readings, Sample};
 
-/// The figures of all clusters of an installation.
+/// Computes the metrics of all clusters of an installation.
 #[derive(Clone)]
 pub struct ClusterMetrics {
     clusters: Store<EtcdCluster>,
@@ -31,23 +30,28 @@ pub struct ClusterMetrics {
 
 impl fmt::Debug for ClusterMetrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Figures")
+        f.write_str("ClusterMetrics")
     }
 }
 
-/// A family: its name, what it says, and how it is found out.
+/// A metric: its name, its help text, and its series for one cluster.
 type Family = (
     &'static str,
     &'static str,
     fn(&EtcdCluster, &Reading) -> Vec<Figure>,
 );
 
-/// All of them; docs/operations.md tells what to do about each.
-pub const FAMILIES: [Family; 12] = [
+/// All metrics about a cluster that this installation controls; docs/operations.md says what to do about each.
+pub const FAMILIES: [Family; 13] = [
     (
-        "cluster_members_wanted",
+        "cluster_info",
+        "1 for each EtcdCluster, with its etcd version and etcd's ID of the cluster",
+        info,
+    ),
+    (
+        "cluster_members_desired",
         "Members that the spec of an EtcdCluster asks for",
-        |cluster, _| vec![make_series(cluster, i64::from(cluster.spec.size)).into()],
+        |cluster, _| vec![make_series(cluster, i64::from(cluster.spec.size))],
     ),
     (
         "cluster_members",
@@ -55,86 +59,79 @@ pub const FAMILIES: [Family; 12] = [
         members,
     ),
     (
+        "cluster_members_pending",
+        "Desired members of an EtcdCluster that are not voters yet",
+        |cluster, _| {
+            let pending = i64::from(cluster.spec.size) - count(voters(cluster));
+            vec![make_series(cluster, pending.max(0))]
+        },
+    ),
+    (
+        "cluster_members_outdated",
+        "Members of an EtcdCluster whose pods were made for an earlier spec",
+        outdated_members,
+    ),
+    (
         "cluster_has_leader",
-        "1 while a member of an EtcdCluster is known to lead",
+        "1 while a member of an EtcdCluster is known to be the leader",
         |cluster, _| {
             let status = cluster.status.as_ref();
             let leads = status.is_some_and(|status| status.leader.is_some());
-            vec![make_series(cluster, i64::from(leads)).into()]
+            vec![make_series(cluster, i64::from(leads))]
         },
     ),
     (
         "cluster_condition",
-        "1 for the present status of each condition of an EtcdCluster",
+        "1 for the current status of each condition of an EtcdCluster",
         conditions,
     ),
     (
-        "cluster_plan_step",
-        "1 for the step of an EtcdCluster that is under way, by its kind",
+        "cluster_step_start_timestamp_seconds",
+        "When this process first observed the step in progress of an EtcdCluster, as a Unix timestamp",
         |cluster, reading| {
             let step = reading.step.iter();
-            step.map(|(kind, _)| make_series(cluster, 1).with("step", kind))
+            step.map(|(kind, since)| make_series(cluster, since.as_second()).with("step", kind))
                 .collect()
         },
     ),
     (
-        "cluster_plan_step_age_seconds",
-        "Time since this process first saw the step of an EtcdCluster that is under way; 0 without one",
-        |cluster, reading| {
-            let age = reading.step.as_ref().map_or(0, |(_, age)| *age);
-            vec![make_series(cluster, age).into()]
-        },
-    ),
-    (
-        "cluster_blocked",
-        "How many things stand in the way of the next step of an EtcdCluster",
-        |cluster, _| {
-            let plan = cluster.status.as_ref().and_then(|status| status.plan.as_ref());
-            let blocked = plan.and_then(|plan| plan.blocked_by.as_ref());
-            vec![make_series(cluster, blocked.map_or(0, |by| count(by.len()))).into()]
-        },
-    ),
-    (
-        "cluster_blocked_reason",
-        "1 for each reason that blocks the next step of an EtcdCluster",
-        blocked_reasons,
+        "cluster_blockers",
+        "What must change before the next step of an EtcdCluster, counted by reason",
+        blockers,
     ),
     (
         "cluster_database_quota_bytes",
-        "Bytes that the database of each member of an EtcdCluster may have",
+        "Quota of the database of each member of an EtcdCluster",
         |cluster, reading| {
-            reading
-                .quota
-                .iter()
-                .map(|quota| make_series(cluster, *quota).into())
-                .collect()
+            let quota = reading.quota.iter();
+            quota.map(|quota| make_series(cluster, *quota)).collect()
         },
     ),
     (
         "member_database_bytes",
-        "Bytes of a member's database file, at the last look",
+        "Size of a member's database file when it was last read",
         |cluster, reading| databases(cluster, reading, |database| Some(database.size)),
     ),
     (
         "member_database_in_use_bytes",
-        "Bytes of a member's database in use; the rest is freed by a defragmentation",
+        "Part of a member's database that is in use; a defragmentation frees the rest",
         |cluster, reading| databases(cluster, reading, |database| database.in_use),
     ),
     (
         "member_raft_lag_entries",
-        "Entries of the log by which a member is behind the one that is furthest, at the last look",
+        "Raft entries by which a member is behind the most advanced one when it was last read",
         |cluster, reading| databases(cluster, reading, |database| Some(database.behind)),
     ),
 ];
 
-/// The family about clusters that nobody else on this page speaks of: its name, and what it says.
+/// The metric about clusters that have no other series here: its name and its help text.
 pub const CONTROLLED_ELSEWHERE: (&str, &str) = (
     "cluster_controlled_elsewhere",
-    "1 for an EtcdCluster in scope that another installation of the operator looks after",
+    "1 for an EtcdCluster in scope that another installation of the operator controls",
 );
 
 impl ClusterMetrics {
-    /// Of the clusters in this store, those in scope that this installation looks after or leaves to another one.
+    /// The metrics of the clusters in this store that are in scope, whether this installation or another one controls them.
     pub fn new(
         clusters: Store<EtcdCluster>,
         readings: Readings,
@@ -151,7 +148,7 @@ impl ClusterMetrics {
         }
     }
 
-    /// Puts them on the page.
+    /// Adds the metrics to the page.
     pub fn register(&self, metrics: &Metrics) {
         for (name, help, family) in FAMILIES {
             let figures = self.clone();
@@ -162,7 +159,7 @@ impl ClusterMetrics {
         metrics.register_computed(name, help, move || figures.elsewhere());
     }
 
-    /// Nothing else is told of these, so that they would be missed by every alert.
+    /// Clusters without any other series, which no other alert would find.
     fn elsewhere(&self) -> Vec<Figure> {
         let is_left = |cluster: &&Arc<EtcdCluster>| {
             self.scope.serves(cluster.metadata.annotations.as_ref()).is_ok()
@@ -170,7 +167,7 @@ impl ClusterMetrics {
         };
         let clusters = self.clusters.list();
         let left = clusters.iter().filter(is_left);
-        left.map(|cluster| make_series(cluster, 1).into()).collect()
+        left.map(|cluster| make_series(cluster, 1)).collect()
     }
 
     fn each(&self, family: fn(&EtcdCluster, &Reading) -> Vec<Figure>) -> Vec<Figure> {
@@ -189,38 +186,72 @@ impl ClusterMetrics {
     }
 }
 
-fn make_series(cluster: &EtcdCluster, value: i64) -> PerObject {
-    PerObject {
-        namespace: cluster.namespace().unwrap_or_default(),
-        name: cluster.name_any(),
-        value,
+fn make_series(cluster: &EtcdCluster, value: i64) -> Figure {
+    Figure::of("cluster", cluster, value)
+}
+
+/// Values that are not known are empty.
+fn info(cluster: &EtcdCluster, _: &Reading) -> Vec<Figure> {
+    let status = cluster.status.as_ref();
+    let version = status.map_or("", |status| status.current_version.as_str());
+    let id = status.and_then(|status| status.cluster_id.as_deref());
+    let series = make_series(cluster, 1).with("version", version);
+    vec![series.with("cluster_id", id.unwrap_or_default())]
+}
+
+const VOTER: &str = "voter";
+const LEARNER: &str = "learner";
+/// The role of a member that is not in etcd's membership.
+const NO_ROLE: &str = "none";
+
+fn members_of(cluster: &EtcdCluster) -> &[MemberStatus] {
+    let status = cluster.status.as_ref();
+    let members = status.and_then(|status| status.member_status.as_deref());
+    members.unwrap_or_default()
+}
+
+fn role(member: &MemberStatus) -> &'static str {
+    match member.role.as_deref() {
+        Some("voter") => VOTER,
+        Some("learner") => LEARNER,
+        _ => NO_ROLE,
     }
 }
 
-/// Voters are told of always, so that an alert on them finds a series; others where there are any.
-fn members(cluster: &EtcdCluster, _: &Reading) -> Vec<Figure> {
+fn voters(cluster: &EtcdCluster) -> usize {
+    let members = members_of(cluster).iter();
+    members.filter(|member| role(member) == VOTER).count()
+}
+
+/// While a new template is not applied to the StatefulSet, every pod is outdated. Nothing is reported without a recent
+/// observation.
+fn outdated_members(cluster: &EtcdCluster, reading: &Reading) -> Vec<Figure> {
     let status = cluster.status.as_ref();
-    let members = status
-        .and_then(|status| status.member_status.as_deref())
-        .unwrap_or_default();
-    let role = |member: &MemberStatus| match member.role.as_deref() {
-        Some("voter") => "voter",
-        Some("learner") => "learner",
-        _ => "none",
-    };
+    let is_template_pending = status.is_some_and(|status| status.applied_template.is_some());
+    let outdated = reading.pods.map(|pods| {
+        if is_template_pending {
+            pods.all
+        } else {
+            pods.outdated
+        }
+    });
+    outdated
+        .map(|outdated| make_series(cluster, count(outdated)))
+        .into_iter()
+        .collect()
+}
+
+/// Voters always have series, so that an alert on them finds one; others only if there are any.
+fn members(cluster: &EtcdCluster, _: &Reading) -> Vec<Figure> {
     let mut figures = Vec::new();
-    for wanted in ["voter", "learner", "none"] {
+    for wanted in [VOTER, LEARNER, NO_ROLE] {
         for (health, is_healthy) in [("healthy", true), ("unhealthy", false)] {
-            let those = members
-                .iter()
-                .filter(|member| role(member) == wanted && member.healthy == is_healthy);
+            let members = members_of(cluster).iter();
+            let those = members.filter(|member| role(member) == wanted && member.healthy == is_healthy);
             let count = count(those.count());
-            if wanted == "voter" || count > 0 {
-                figures.push(
-                    make_series(cluster, count)
-                        .with("role", wanted)
-                        .with("health", health),
-                );
+            if wanted == VOTER || count > 0 {
+                let series = make_series(cluster, count).with("role", wanted);
+                figures.push(series.with("health", health));
             }
         }
     }
@@ -241,19 +272,26 @@ fn conditions(cluster: &EtcdCluster, _: &Reading) -> Vec<Figure> {
 /// The reason of blockers in a status that an older operator has written.
 const UNKNOWN_REASON: &str = "Unknown";
 
-fn blocked_reasons(cluster: &EtcdCluster, _: &Reading) -> Vec<Figure> {
+fn blockers(cluster: &EtcdCluster, _: &Reading) -> Vec<Figure> {
     let status = cluster.status.as_ref();
     let Some(plan) = status.and_then(|status| status.plan.as_ref()) else {
         return Vec::new();
     };
-    let reasons: BTreeSet<&str> = match (&plan.blockers, &plan.blocked_by) {
-        (Some(blockers), _) => blockers.iter().map(|blocker| blocker.reason.as_str()).collect(),
-        (None, Some(_)) => BTreeSet::from([UNKNOWN_REASON]),
-        (None, None) => BTreeSet::new(),
-    };
-    let reasons = reasons.into_iter();
-    reasons
-        .map(|reason| make_series(cluster, 1).with("reason", reason))
+    let mut by_reason = BTreeMap::<&str, usize>::new();
+    match (&plan.blockers, &plan.blocked_by) {
+        (Some(blockers), _) => {
+            for blocker in blockers {
+                *by_reason.entry(&blocker.reason).or_default() += 1;
+            }
+        }
+        (None, Some(texts)) => {
+            by_reason.insert(UNKNOWN_REASON, texts.len());
+        }
+        (None, None) => {}
+    }
+    let by_reason = by_reason.into_iter();
+    by_reason
+        .map(|(reason, number)| make_series(cluster, count(number)).with("reason", reason))
         .collect()
 }
 

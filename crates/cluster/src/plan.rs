@@ -43,6 +43,7 @@ use crate::observed_state::{ObservedCluster, Ordinal};
 use crate::pending_operation::{Operation, PendingOperation};
 use crate::persisted_state::{PersistedState, Restore};
 
+pub use bootstrap::has_other_spec_hash;
 pub use cluster_view::{ClusterView, Unreachable, majority};
 pub use evidence::{Evidence, evidence};
 pub use layout::{FetchContainer, ObjectLayout};

@@ -4,18 +4,19 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use etcd_operator_api::condition::{self, ConditionType};
-use etcd_operator_cluster::metrics::{CONTROLLED_ELSEWHERE, FAMILIES};
+use etcd_operator_backup::metrics as backup;
+use etcd_operator_cluster::metrics as cluster;
 use etcd_operator_gen::tree;
+use etcd_operator_restore::metrics as restore;
 use serde_json::Value;
 
 fn text(path: &str) -> String {
     fs::read_to_string(tree::root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The first string literal after each call of `register` or `register_computed`.
+/// The first string literal after each call of `register`.
 fn registered_names(source: &str) -> BTreeSet<String> {
     let calls = source.split("register").skip(1).filter_map(|rest| {
-        let rest = rest.strip_prefix("_computed").unwrap_or(rest);
         let rest = rest.strip_prefix('(')?.trim_start().strip_prefix('"')?;
         rest.split('"').next().map(str::to_owned)
     });
@@ -27,9 +28,10 @@ fn metrics() -> BTreeSet<String> {
     let runtime = text("crates/runtime/src/metrics.rs");
     let (runtime, _) = runtime.split_once("#[cfg(test)]").expect("tests at its end");
     let mut names = registered_names(runtime);
-    names.extend(registered_names(&text("crates/manager/src/run.rs")));
-    names.extend(FAMILIES.map(|(name, _, _)| name.to_owned()));
-    names.insert(CONTROLLED_ELSEWHERE.0.to_owned());
+    names.extend(cluster::FAMILIES.map(|(name, _, _)| name.to_owned()));
+    names.extend(backup::FAMILIES.map(|(name, _, _)| name.to_owned()));
+    names.extend(restore::FAMILIES.map(|(name, _, _)| name.to_owned()));
+    names.insert(cluster::CONTROLLED_ELSEWHERE.0.to_owned());
     assert!(names.len() > 20 && names.contains("queue_depth"), "{names:?}");
     names
 }
@@ -44,7 +46,7 @@ fn metrics_and_documented_metrics_are_equal() {
         .collect();
     assert_eq!(rows, metrics());
     assert_eq!(
-        registered_names("register(\"a\", x) register_computed(\n  \"b\", y) register(name)"),
+        registered_names("register(\"a\", x) register(\n  \"b\", y) register(name)"),
         BTreeSet::from(["a".to_owned(), "b".to_owned()])
     );
 }

@@ -6,9 +6,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow};
-use etcd_operator_api::EtcdBackup;
 use etcd_operator_backup::{JobSlots, metrics::BackupMetrics};
 use etcd_operator_cluster::{build::NoOperatorImage, ports::MemberClients, reports};
+use etcd_operator_restore::metrics::RestoreMetrics;
 use etcd_operator_runtime::{
     client,
     clock::{SharedClock, SystemClock},
@@ -16,10 +16,9 @@ use etcd_operator_runtime::{
     fence::Leadership,
     health::{Health, Server},
     informer::Informers,
-    key::ObjectKey,
     leader::Elector,
     liveness::Liveness,
-    metrics::{Figure, Metrics, PerObject},
+    metrics::Metrics,
 };
 use kube::Client;
 use tokio::{
@@ -191,7 +190,8 @@ impl Manager {
             job_slots: JobSlots::new(args.max_backup_jobs.into()),
             own_writes: OwnWritesByKind::default(),
         };
-        register_backup_metrics(&kinds, &shared);
+        BackupMetrics::new(kinds.backups.store(), shared.clock.clone()).register(&metrics);
+        RestoreMetrics::new(kinds.restores.store()).register(&metrics);
         let controllers_to_run = wire(&kinds, functions(&kinds, &shared), &shared);
         let health = Health::new(informers.gates(), leadership.clone(), liveness.clone(), metrics);
         let elector = elector.map(|elector| elector.liveness(&liveness).gates(kinds.needed_stores().into()));
@@ -239,44 +239,6 @@ impl Manager {
     }
 }
 
-/// Registers the metrics about size, age and lateness of backups.
-fn register_backup_metrics(kinds: &Kinds, shared: &Shared) {
-    let backups = kinds.backups.store();
-    let freshness = BackupMetrics::new(backups.clone(), shared.clock.clone());
-    let (ages, sizes) = (freshness.clone(), freshness.clone());
-    let with_clusters = move |figures: Vec<PerObject>| -> Vec<Figure> {
-        // A deleted EtcdBackup has no metrics.
-        let with_cluster_label = |figure: PerObject| {
-            let key = ObjectKey::new(figure.namespace.as_str(), figure.name.as_str());
-            let backup = backups.get(&key)?;
-            Some(with_cluster(figure, &backup))
-        };
-        figures.into_iter().filter_map(with_cluster_label).collect()
-    };
-    let (ages_with_clusters, sizes_with_clusters) = (with_clusters.clone(), with_clusters.clone());
-    shared.metrics.register_computed(
-        "backup_size_bytes",
-        "Stored size of the last successful backup of an EtcdBackup in bytes",
-        move || sizes_with_clusters(sizes.sizes()),
-    );
-    shared.metrics.register_computed(
-        "backup_age_seconds",
-        "Time since the last successful backup of an EtcdBackup, or since its creation if there is none",
-        move || ages_with_clusters(ages.ages()),
-    );
-    shared.metrics.register_computed(
-        "backup_late_seconds",
-        "How long a successful backup of an EtcdBackup is overdue according to its schedule; 0 if it is not",
-        move || with_clusters(freshness.lateness()),
-    );
-}
-
-/// Adds the label `cluster`, which is empty for a backup of explicit endpoints.
-fn with_cluster(figure: PerObject, backup: &EtcdBackup) -> Figure {
-    let cluster = backup.spec.etcd_cluster.as_ref();
-    figure.with("cluster", cluster.map_or("", |cluster| cluster.name.as_str()))
-}
-
 /// The error for an address that cannot be bound.
 fn bind_error(address: SocketAddr) -> String {
     let free = SocketAddr::new(address.ip(), if address.port() == 8081 { 8082 } else { 8081 });
@@ -304,39 +266,7 @@ fn host_name() -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
-
-    #[test]
-    fn backup_metrics_have_the_label_of_their_cluster() {
-        for (source, wanted) in [
-            (json!({"etcdCluster": {"name": "orders"}}), "orders"),
-            (json!({"etcdEndpoints": ["http://elsewhere:2379"]}), ""),
-        ] {
-            let mut spec = json!({"storageType": "Local", "local": {"persistentVolumeClaim": "backups"}});
-            spec.as_object_mut()
-                .unwrap()
-                .extend(source.as_object().unwrap().clone());
-            let backup: EtcdBackup = serde_json::from_value(json!({
-                "apiVersion": "etcd.database.coreos.com/v1beta2", "kind": "EtcdBackup",
-                "metadata": {"name": "nightly", "namespace": "shop"}, "spec": spec,
-            }))
-            .unwrap();
-            let figure = PerObject {
-                namespace: "shop".to_owned(),
-                name: "nightly".to_owned(),
-                value: 7,
-            };
-            let labels = [("namespace", "shop"), ("name", "nightly"), ("cluster", wanted)];
-            let figure = with_cluster(figure, &backup);
-            assert_eq!(
-                figure.labels,
-                labels.map(|(label, text)| (label, text.to_owned()))
-            );
-            assert_eq!(figure.value, 7);
-        }
-    }
 
     #[test]
     fn the_error_for_an_address_in_use_names_an_alternative() {

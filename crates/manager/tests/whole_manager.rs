@@ -8,10 +8,12 @@ use std::time::Duration;
 
 use clap::Parser as _;
 use etcd_operator_api::crd;
-use etcd_operator_cluster::metrics::{CONTROLLED_ELSEWHERE, FAMILIES};
+use etcd_operator_backup::metrics as backup;
+use etcd_operator_cluster::metrics as cluster;
 use etcd_operator_manager::cli::{Cli, Command};
 use etcd_operator_manager::controllers::Functions;
 use etcd_operator_manager::run::Manager;
+use etcd_operator_restore::metrics as restore;
 use etcd_operator_runtime::clock::TestClock;
 use etcd_operator_runtime::controller::Function;
 use etcd_operator_runtime::health::Server;
@@ -259,15 +261,19 @@ async fn metrics_of_clusters_appear_and_disappear_with_them() {
     for name in ["stays", "goes"] {
         until("a verdict", || verdict(&fake, "EtcdCluster", name).is_some()).await;
     }
-    let wanted =
-        |name| format!(r#"etcd_operator_cluster_members_wanted{{namespace="{NAMESPACE}",name="{name}"}} 3"#);
+    let wanted = |name| {
+        format!(r#"etcd_operator_cluster_members_desired{{namespace="{NAMESPACE}",cluster="{name}"}} 3"#)
+    };
     page_until(address, |page| {
         page.contains(&wanted("stays")) && page.contains(&wanted("goes"))
     })
     .await;
     let page = metrics(address).await;
-    let families = FAMILIES.iter().map(|(name, ..)| *name);
-    for name in families.chain([CONTROLLED_ELSEWHERE.0]) {
+    let clusters = cluster::FAMILIES.iter().map(|(name, ..)| *name);
+    let backups = backup::FAMILIES.iter().map(|(name, ..)| *name);
+    let restores = restore::FAMILIES.iter().map(|(name, ..)| *name);
+    let families = clusters.chain(backups).chain(restores);
+    for name in families.chain([cluster::CONTROLLED_ELSEWHERE.0]) {
         assert!(
             page.contains(&format!("# HELP etcd_operator_{name} ")),
             "{name} not in\n{page}"

@@ -10,6 +10,7 @@
 pub mod build;
 pub mod desired;
 pub mod dry_run;
+pub mod metrics;
 mod observe;
 pub mod observed_state;
 pub mod persisted_state;

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
 use hyper::server::conn::http1;
@@ -27,7 +27,7 @@ use tracing::warn;
 use crate::fence::Leadership;
 use crate::gate::{self, Gate};
 use crate::liveness::Liveness;
-use crate::metrics::{Metrics, MetricsPage};
+use crate::metrics::{Format, Metrics, MetricsPage};
 
 /// How long open connections may continue after a shutdown.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
@@ -126,10 +126,13 @@ fn probe_response((is_ok, page): (bool, String)) -> (StatusCode, String) {
     (status, page)
 }
 
-async fn metrics(State(health): State<Health>) -> impl IntoResponse {
-    const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    match health.metrics.text().await {
-        Ok(page) => ([(header::CONTENT_TYPE, OPEN_METRICS)], page.to_string()).into_response(),
+async fn metrics(State(health): State<Health>, headers: HeaderMap) -> impl IntoResponse {
+    let accept = headers
+        .get(header::ACCEPT)
+        .and_then(|accept| accept.to_str().ok());
+    let format = Format::negotiate(accept);
+    match health.metrics.text(format).await {
+        Ok(page) => ([(header::CONTENT_TYPE, format.content_type())], page.to_string()).into_response(),
         Err(error) => {
             warn!("the metrics could not be computed: {error}");
             StatusCode::INTERNAL_SERVER_ERROR.into_response()
@@ -223,8 +226,12 @@ mod tests {
     use tokio::net::TcpStream;
 
     async fn fetch(address: SocketAddr, path: &str) -> String {
+        fetch_with(address, path, "").await
+    }
+
+    async fn fetch_with(address: SocketAddr, path: &str, headers: &str) -> String {
         let mut stream = TcpStream::connect(address).await.unwrap();
-        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n{headers}Connection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.unwrap();
@@ -258,7 +265,17 @@ mod tests {
         assert!(fetch(address, "/healthz").await.starts_with("HTTP/1.1 200"));
         let metrics = fetch(address, "/metrics").await;
         assert!(
-            metrics.contains("application/openmetrics-text") && metrics.ends_with("# EOF\n"),
+            metrics.contains("text/plain; version=0.0.4")
+                && metrics.contains("\n# TYPE etcd_operator_events_dropped_total counter\n")
+                && !metrics.contains("# EOF"),
+            "{metrics}"
+        );
+        let accept = "Accept: application/openmetrics-text;version=1.0.0;q=0.5,*/*;q=0.1\r\n";
+        let metrics = fetch_with(address, "/metrics", accept).await;
+        assert!(
+            metrics.contains("application/openmetrics-text; version=1.0.0")
+                && metrics.contains("\n# TYPE etcd_operator_events_dropped counter\n")
+                && metrics.ends_with("# EOF\n"),
             "{metrics}"
         );
 
@@ -340,7 +357,7 @@ mod tests {
             started.send(()).unwrap();
             // Ends when the sender is dropped.
             let _ = released.lock().unwrap().recv();
-            Vec::<crate::metrics::PerObject>::new()
+            Vec::new()
         });
         let health = Health::new(vec![], leadership, Liveness::new(clock.clone()), metrics);
         let server = Server::bind(([127, 0, 0, 1], 0).into()).await.unwrap();
@@ -354,7 +371,12 @@ mod tests {
         assert!(fetch(address, "/healthz").await.starts_with("HTTP/1.1 200"));
         drop(release);
         for scrape in scrapes {
-            assert!(scrape.await.unwrap().ends_with("# EOF\n"));
+            assert!(
+                scrape
+                    .await
+                    .unwrap()
+                    .contains("\n# TYPE etcd_operator_slow gauge\n")
+            );
         }
         assert!(has_started.try_recv().is_err(), "computed once");
         clock.advance(Duration::from_secs(1));

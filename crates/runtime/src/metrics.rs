@@ -1,13 +1,15 @@
-//! Metrics of the operator in the `OpenMetrics` text format.
+//! Metrics of the operator, in the text formats of `OpenMetrics` and Prometheus.
 //!
 //! Labels have few values: controllers, kinds, error classes and results. Object names are labels only of metrics that are
 //! computed from the existing objects at every scrape ([`Figure`]).
 
 mod computed;
+mod format;
 mod page;
+mod process;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use prometheus_client::encoding::{EncodeLabelSet, text};
@@ -19,9 +21,14 @@ use prometheus_client::registry::{Metric, Registry};
 
 use crate::error::Class;
 use computed::Computed;
+pub(crate) use format::Format;
 pub(crate) use page::MetricsPage;
+use process::ProcessMetrics;
 
-pub use computed::{Figure, PerObject};
+pub use computed::Figure;
+
+/// The beginning of every name, except of the metrics about the process.
+const PREFIX: &str = "etcd_operator_";
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ControllerLabel {
@@ -58,7 +65,7 @@ fn duration_histogram() -> Histogram {
 /// The metrics registry of one process; cheap to clone.
 #[derive(Clone)]
 pub struct Metrics {
-    registry: Arc<std::sync::Mutex<Registry>>,
+    registry: Arc<Mutex<Registry>>,
     reconciles: Family<ResultLabels, Counter>,
     durations: Family<ControllerLabel, Histogram>,
     errors: Family<ClassLabels, Counter>,
@@ -82,7 +89,7 @@ impl Metrics {
     /// Creates a registry with all metrics of this crate at zero.
     pub fn new(version: &'static str, commit: &'static str) -> Self {
         let metrics = Self {
-            registry: Arc::new(std::sync::Mutex::new(Registry::with_prefix("etcd_operator"))),
+            registry: Arc::new(Mutex::new(Registry::default())),
             reconciles: Family::default(),
             durations: Family::new_with_constructor(duration_histogram),
             errors: Family::default(),
@@ -99,6 +106,7 @@ impl Metrics {
         build.get_or_create(&BuildLabels { version, commit }).set(1);
         metrics.register("build_info", "Version and commit of this build", build);
         metrics.register_all();
+        metrics.registry().register_collector(Box::new(ProcessMetrics));
         metrics
     }
 
@@ -160,35 +168,31 @@ impl Metrics {
 
     /// Registers a metric of another crate. Its name gets the prefix `etcd_operator_`.
     pub fn register(&self, name: &str, help: &str, metric: impl Metric) {
-        self.registry
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .register(name, help, metric);
+        self.registry().register(format!("{PREFIX}{name}"), help, metric);
     }
 
-    /// Registers a gauge whose values are computed from the existing objects at every scrape.
-    pub fn register_computed<T: Into<Figure> + 'static>(
+    /// Registers a gauge whose values are computed from the existing objects at every scrape. Its name gets the prefix
+    /// `etcd_operator_`.
+    pub fn register_computed(
         &self,
         name: &'static str,
         help: &'static str,
-        figures: impl Fn() -> Vec<T> + Send + Sync + 'static,
+        figures: impl Fn() -> Vec<Figure> + Send + Sync + 'static,
     ) {
+        let name = format!("{PREFIX}{name}");
         let computed = Computed { name, help, figures };
-        self.registry
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .register_collector(Box::new(computed));
+        self.registry().register_collector(Box::new(computed));
     }
 
     /// Renders all metrics as `OpenMetrics` text.
     pub fn encode(&self) -> String {
-        let registry = self
-            .registry
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
         let mut page = String::new();
-        text::encode(&mut page, &registry).expect("writing into a string does not fail");
+        text::encode(&mut page, &self.registry()).expect("writing into a string does not fail");
         page
+    }
+
+    fn registry(&self) -> MutexGuard<'_, Registry> {
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn reconciled(&self, controller: &'static str, duration: Duration, error: Option<Class>) {
@@ -259,24 +263,30 @@ fn gauge(count: usize) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+
     use super::*;
+
+    fn object() -> ConfigMap {
+        let mut object = ConfigMap::default();
+        object.metadata.namespace = Some("shop".to_owned());
+        object.metadata.name = Some("orders".to_owned());
+        object
+    }
 
     #[test]
     fn a_computed_metric_is_evaluated_at_every_scrape() {
         let metrics = Metrics::new("1.2.3", "abc");
-        let age = Arc::new(std::sync::atomic::AtomicI64::new(7));
-        let scraped = Arc::clone(&age);
-        metrics.register_computed("backup_age_seconds", "Age", move || {
-            vec![PerObject {
-                namespace: "shop".to_owned(),
-                name: "nightly".to_owned(),
-                value: scraped.load(std::sync::atomic::Ordering::Relaxed),
-            }]
+        let size = Arc::new(std::sync::atomic::AtomicI64::new(7));
+        let scraped = Arc::clone(&size);
+        metrics.register_computed("backup_size_bytes", "Size", move || {
+            let size = scraped.load(std::sync::atomic::Ordering::Relaxed);
+            vec![Figure::of("backup", &object(), size)]
         });
         let line =
-            |value| format!(r#"etcd_operator_backup_age_seconds{{namespace="shop",name="nightly"}} {value}"#);
+            |value| format!(r#"etcd_operator_backup_size_bytes{{namespace="shop",backup="orders"}} {value}"#);
         assert!(metrics.encode().contains(&line(7)), "{}", metrics.encode());
-        age.store(8, std::sync::atomic::Ordering::Relaxed);
+        size.store(8, std::sync::atomic::Ordering::Relaxed);
         assert!(metrics.encode().contains(&line(8)), "{}", metrics.encode());
     }
 
@@ -284,11 +294,7 @@ mod tests {
     fn values_about_parts_of_an_object_differ_by_additional_labels() {
         let metrics = Metrics::new("1.2.3", "abc");
         metrics.register_computed("cluster_members", "Members", || {
-            let members = |value| PerObject {
-                namespace: "shop".to_owned(),
-                name: "orders".to_owned(),
-                value,
-            };
+            let members = |value| Figure::of("cluster", &object(), value);
             vec![
                 members(3).with("role", "voter").with("health", "healthy"),
                 members(1).with("role", "learner"),
@@ -296,11 +302,35 @@ mod tests {
         });
         let page = metrics.encode();
         for line in [
-            r#"etcd_operator_cluster_members{namespace="shop",name="orders",role="voter",health="healthy"} 3"#,
-            r#"etcd_operator_cluster_members{namespace="shop",name="orders",role="learner"} 1"#,
+            r#"etcd_operator_cluster_members{namespace="shop",cluster="orders",role="voter",health="healthy"} 3"#,
+            r#"etcd_operator_cluster_members{namespace="shop",cluster="orders",role="learner"} 1"#,
         ] {
             assert!(page.lines().any(|found| found == line), "{page}");
         }
+    }
+
+    /// The value of a metric without labels.
+    fn value(page: &str, name: &str) -> f64 {
+        let mut lines = page
+            .lines()
+            .filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        let value = lines.next().unwrap_or_else(|| panic!("no {name} in\n{page}"));
+        value.parse().expect("a number")
+    }
+
+    #[test]
+    fn metrics_about_the_process_have_plausible_values() {
+        let page = Metrics::new("1.2.3", "abc").encode();
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let age = now.expect("a time").as_secs_f64() - value(&page, "process_start_time_seconds");
+        assert!((-2.0..86_400.0).contains(&age), "{age}");
+        assert!(value(&page, "process_cpu_seconds_total") >= 0.0);
+        assert!(value(&page, "process_threads") >= 1.0);
+        let resident = value(&page, "process_resident_memory_bytes");
+        assert!(resident > 100_000.0, "{resident}");
+        assert!(value(&page, "process_virtual_memory_bytes") >= resident);
+        let open = value(&page, "process_open_fds");
+        assert!((3.0..=value(&page, "process_max_fds")).contains(&open), "{open}");
     }
 
     #[test]

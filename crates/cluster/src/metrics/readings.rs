@@ -10,7 +10,8 @@ use etcd_operator_etcd::status::Status;
 use etcd_operator_runtime::key::ObjectKey;
 use jiff::Timestamp;
 
-use crate::observed_state::ObservedCluster;
+use crate::observed_state::{ObservedCluster, Pod};
+use crate::plan::has_other_spec_hash;
 
 /// How old a reading may be; a cluster that nothing happens to is looked at far more often. What is older was read by a
 /// process that leads no more.
@@ -31,6 +32,30 @@ pub struct Sample<'a> {
     pub answers: Vec<(String, &'a Status)>,
     /// The quota that the spec asks for.
     pub quota: Option<u64>,
+    /// The members' pods.
+    pub pods: PodCounts,
+}
+
+/// How many pods of members there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PodCounts {
+    /// All that are not being deleted.
+    pub all: usize,
+    /// Those that were made for another spec than the template that the StatefulSet has now.
+    pub outdated: usize,
+}
+
+impl PodCounts {
+    fn of(observed: &ObservedCluster) -> Self {
+        let template = observed.set.as_ref().and_then(|set| set.spec_hash.as_ref());
+        let pods = observed.members.values().filter_map(|member| member.pod.as_ref());
+        let pods: Vec<_> = pods.filter(|pod| pod.deleting.is_none()).collect();
+        let is_outdated = |pod: &&&Pod| has_other_spec_hash(pod, template);
+        Self {
+            all: pods.len(),
+            outdated: pods.iter().filter(is_outdated).count(),
+        }
+    }
 }
 
 impl<'a> Sample<'a> {
@@ -48,6 +73,7 @@ impl<'a> Sample<'a> {
                 })
                 .collect(),
             quota: observed.desired.options.quota,
+            pods: PodCounts::of(observed),
         }
     }
 }
@@ -59,8 +85,10 @@ pub struct Reading {
     pub databases: Vec<Database>,
     /// Bytes that each may have.
     pub quota: Option<i64>,
-    /// The kind of the step that is under way, and for how many seconds this process has known it.
-    pub step: Option<(String, i64)>,
+    /// The kind of the step in progress, and when this process first observed it.
+    pub step: Option<(String, Timestamp)>,
+    /// The members' pods, if they were observed recently.
+    pub pods: Option<PodCounts>,
 }
 
 /// What one member says of its data.
@@ -88,6 +116,7 @@ struct StoredReading {
     quota: i64,
     /// Since when this very step is known.
     step: Option<(StepIntent, Timestamp)>,
+    pods: PodCounts,
 }
 
 impl Readings {
@@ -107,6 +136,7 @@ impl Readings {
             databases: databases(sample),
             quota: quota(sample),
             step,
+            pods: sample.pods,
         };
         all.insert(key.clone(), stored_reading);
     }
@@ -130,7 +160,8 @@ impl Readings {
             step: stored_reading
                 .step
                 .as_ref()
-                .map(|(step, since)| (step.kind.clone(), now.duration_since(*since).as_secs().max(0))),
+                .map(|(step, since)| (step.kind.clone(), *since)),
+            pods: Some(stored_reading.pods),
         })
     }
 }

@@ -1,4 +1,4 @@
-//! What the page tells about a cluster, compared with the cluster.
+//! The series of a cluster, compared with the cluster.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn orders() -> EtcdCluster {
         "apiVersion": "etcd.database.coreos.com/v1beta2", "kind": "EtcdCluster",
         "metadata": {"name": "orders", "namespace": "shop"}, "spec": {"size": 5},
         "status": {
-            "leader": "orders-1", "memberStatus": members,
+            "leader": "orders-1", "currentVersion": "3.6.16", "clusterID": "cafe", "memberStatus": members,
             "plan": {"blockedBy": ["one", "two"]},
             "conditions": [
                 {"type": "Available", "status": "True"}, {"type": "QuorumLost", "status": "Unknown"},
@@ -44,7 +44,7 @@ fn told(name: &str, cluster: &EtcdCluster, reading: &Reading) -> Vec<String> {
             let (object, more) = figure.labels.split_at(2);
             assert_eq!(
                 object,
-                [("namespace", "shop".to_owned()), ("name", "orders".to_owned())]
+                [("namespace", "shop".to_owned()), ("cluster", "orders".to_owned())]
             );
             let values = more.iter().map(|(_, value)| format!("{value} "));
             format!("{}{}", values.collect::<String>(), figure.value)
@@ -56,7 +56,8 @@ fn told(name: &str, cluster: &EtcdCluster, reading: &Reading) -> Vec<String> {
 fn figures_follow_from_the_status() {
     let none = Reading::default();
     let table: &[(&str, &[&str])] = &[
-        ("cluster_members_wanted", &["5"]),
+        ("cluster_info", &["3.6.16 cafe 1"]),
+        ("cluster_members_desired", &["5"]),
         (
             "cluster_members",
             &[
@@ -66,19 +67,20 @@ fn figures_follow_from_the_status() {
                 "none unhealthy 1",
             ],
         ),
+        // A learner and a member that has not joined.
+        ("cluster_members_pending", &["2"]),
+        ("cluster_members_outdated", &[]),
         ("cluster_has_leader", &["1"]),
         (
             "cluster_condition",
             &["Available True 1", "QuorumLost Unknown 1", "Accepted False 1"],
         ),
-        ("cluster_blocked", &["2"]),
         // An older operator wrote no reasons.
-        ("cluster_blocked_reason", &["Unknown 1"]),
-        // Nobody has looked: that is said by no series, and never by a zero.
+        ("cluster_blockers", &["Unknown 2"]),
+        // What was not observed has no series, never a zero.
         ("cluster_database_quota_bytes", &[]),
         ("member_database_bytes", &[]),
-        ("cluster_plan_step", &[]),
-        ("cluster_plan_step_age_seconds", &["0"]),
+        ("cluster_step_start_timestamp_seconds", &[]),
     ];
     for (name, lines) in table {
         assert_eq!(told(name, &orders(), &none), *lines, "{name}");
@@ -90,6 +92,29 @@ fn figures_follow_from_the_status() {
         ["voter healthy 0", "voter unhealthy 0"]
     );
     assert_eq!(told("cluster_has_leader", &fresh, &none), ["0"]);
+    assert_eq!(told("cluster_members_pending", &fresh, &none), ["5"]);
+    assert_eq!(told("cluster_info", &fresh, &none), ["  1"]);
+}
+
+#[test]
+fn a_cluster_with_more_voters_than_desired_has_no_pending_members() {
+    let mut cluster = orders();
+    cluster.spec.size = 1;
+    let none = Reading::default();
+    assert_eq!(told("cluster_members_pending", &cluster, &none), ["0"]);
+}
+
+#[test]
+fn every_pod_is_outdated_while_the_new_template_is_not_applied() {
+    let mut cluster = orders();
+    let reading = Reading {
+        pods: Some(PodCounts { all: 3, outdated: 1 }),
+        ..Reading::default()
+    };
+    assert_eq!(told("cluster_members_outdated", &cluster, &reading), ["1"]);
+    let status = cluster.status.as_mut().expect("a status");
+    status.applied_template = Some("{}".to_owned());
+    assert_eq!(told("cluster_members_outdated", &cluster, &reading), ["3"]);
 }
 
 fn at(second: i64) -> Timestamp {
@@ -132,6 +157,7 @@ fn sizes_are_those_that_members_told_at_the_last_look() {
         step: None,
         answers: vec![("orders-0".to_owned(), &one), ("orders-1".to_owned(), &other)],
         quota: Some(9000),
+        pods: PodCounts::default(),
     };
     readings.record(&key, &sample);
     let reading = readings.get(&key, Some("u"), at(1));
@@ -168,6 +194,7 @@ fn nothing_is_told_of_a_cluster_that_is_gone_replaced_or_was_not_looked_at_for_l
         step: None,
         answers: vec![("orders-0".to_owned(), &one)],
         quota: None,
+        pods: PodCounts::default(),
     };
     readings.record(&key, &sample);
     let minutes = |n: u64| at(0) + Duration::from_mins(n);
@@ -182,7 +209,7 @@ fn nothing_is_told_of_a_cluster_that_is_gone_replaced_or_was_not_looked_at_for_l
 }
 
 #[test]
-fn a_step_grows_old_until_another_one_takes_its_place() {
+fn a_step_keeps_its_start_until_another_one_takes_its_place() {
     let (readings, key) = (Readings::default(), ObjectKey::of(&orders()));
     let step = |kind: &str, attempt| StepIntent {
         kind: kind.to_owned(),
@@ -194,14 +221,14 @@ fn a_step_grows_old_until_another_one_takes_its_place() {
         step("AddMember", 2),
         step("RemoveMember", 1),
     );
-    for (second, step, age) in [
-        (0, Some(&add), Some(0)),
-        (30, Some(&add), Some(30)),
-        // The same anew is a step of its own.
-        (40, Some(&again), Some(0)),
-        (70, Some(&remove), Some(0)),
+    for (second, step, since) in [
+        (1, Some(&add), Some(1)),
+        (30, Some(&add), Some(1)),
+        // Another attempt is another step.
+        (40, Some(&again), Some(40)),
+        (70, Some(&remove), Some(70)),
         (75, None, None),
-        (80, Some(&remove), Some(0)),
+        (80, Some(&remove), Some(80)),
     ] {
         let sample = Sample {
             uid: "u",
@@ -209,18 +236,20 @@ fn a_step_grows_old_until_another_one_takes_its_place() {
             step,
             answers: Vec::new(),
             quota: None,
+            pods: PodCounts::default(),
         };
         readings.record(&key, &sample);
         let reading = readings.get(&key, Some("u"), at(second));
-        assert_eq!(reading.step.as_ref().map(|(_, age)| *age), age, "{second}");
-        let kind = step.map(|step| format!("{} 1", step.kind));
-        let told = told("cluster_plan_step", &orders(), &reading);
-        assert_eq!(told.first(), kind.as_ref(), "{second}");
+        let told = told("cluster_step_start_timestamp_seconds", &orders(), &reading);
+        let series = step
+            .zip(since)
+            .map(|(step, since)| format!("{} {since}", step.kind));
+        assert_eq!(told, Vec::from_iter(series), "{second}");
     }
 }
 
 #[test]
-fn reasons_that_block_a_cluster_are_counted_once_each_and_none_without_blockers() {
+fn blockers_are_counted_by_reason() {
     let mut cluster = orders();
     let none = Reading::default();
     let blocker = |reason: &str, member: &str| json!({"reason": reason, "member": member, "message": "m"});
@@ -233,9 +262,9 @@ fn reasons_that_block_a_cluster_are_counted_once_each_and_none_without_blockers(
     let status = cluster.status.as_mut().expect("a status");
     status.plan = serde_json::from_value(plan).expect("a plan");
     assert_eq!(
-        told("cluster_blocked_reason", &cluster, &none),
-        ["NoLeader 1", "PodMissing 1"]
+        told("cluster_blockers", &cluster, &none),
+        ["NoLeader 1", "PodMissing 2"]
     );
     cluster.status.as_mut().expect("a status").plan = None;
-    assert_eq!(told("cluster_blocked_reason", &cluster, &none), [""; 0]);
+    assert_eq!(told("cluster_blockers", &cluster, &none), [""; 0]);
 }

@@ -21,7 +21,7 @@ pub(super) fn page() -> String {
         .collect();
     format!(
         "{}
-While an EtcdCluster waits, `status.plan.blockers` lists what must change before the next step is safe: `reason`, `member` and `message`. `status.plan.blockedBy` has the same as text, where members with the same problem share one entry. The metric `etcd_operator_cluster_blocked_reason` is 1 for each cluster and reason.
+While an EtcdCluster waits, `status.plan.blockers` lists what must change before the next step is safe: `reason`, `member` and `message`. `status.plan.blockedBy` has the same as text, where members with the same problem share one entry. The metric `etcd_operator_cluster_blockers` counts them by cluster and reason.
 
 ```shell
 kubectl get etcd NAME --output jsonpath='{{range .status.plan.blockers[*]}}{{.reason}} {{.member}}: {{.message}}{{\"\\n\"}}{{end}}'

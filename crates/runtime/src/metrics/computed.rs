@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use kube::ResourceExt;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::gauge::ConstGauge;
@@ -16,27 +17,18 @@ pub struct Figure {
     pub value: i64,
 }
 
-/// A value about one object.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PerObject {
-    /// Namespace of the object.
-    pub namespace: String,
-    /// Name of the object.
-    pub name: String,
-    /// The value.
-    pub value: i64,
-}
-
-impl PerObject {
-    /// Adds a label, for a value about a part of the object.
-    pub fn with(self, label: &'static str, value: impl Into<String>) -> Figure {
-        let mut figure = Figure::from(self);
-        figure.labels.push((label, value.into()));
-        figure
-    }
-}
-
 impl Figure {
+    /// A value about an object, with the labels `namespace` and `kind`, for example `cluster`, which holds its name.
+    pub fn of(kind: &'static str, object: &impl ResourceExt, value: i64) -> Self {
+        Self {
+            labels: vec![
+                ("namespace", object.namespace().unwrap_or_default()),
+                (kind, object.name_any()),
+            ],
+            value,
+        }
+    }
+
     /// Adds a label.
     #[must_use]
     pub fn with(mut self, label: &'static str, value: impl Into<String>) -> Self {
@@ -45,18 +37,9 @@ impl Figure {
     }
 }
 
-impl From<PerObject> for Figure {
-    fn from(figure: PerObject) -> Self {
-        Self {
-            labels: vec![("namespace", figure.namespace), ("name", figure.name)],
-            value: figure.value,
-        }
-    }
-}
-
 /// A metric whose values `figures` computes.
 pub(super) struct Computed<F> {
-    pub(super) name: &'static str,
+    pub(super) name: String,
     pub(super) help: &'static str,
     pub(super) figures: F,
 }
@@ -67,13 +50,12 @@ impl<F> fmt::Debug for Computed<F> {
     }
 }
 
-impl<T: Into<Figure>, F: Fn() -> Vec<T> + Send + Sync + 'static> Collector for Computed<F> {
+impl<F: Fn() -> Vec<Figure> + Send + Sync + 'static> Collector for Computed<F> {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let first = ConstGauge::new(0_i64);
         let mut family =
-            encoder.encode_descriptor(self.name, self.help, None, EncodeMetric::metric_type(&first))?;
-        for figure in (self.figures)() {
-            let Figure { labels, value } = figure.into();
+            encoder.encode_descriptor(&self.name, self.help, None, EncodeMetric::metric_type(&first))?;
+        for Figure { labels, value } in (self.figures)() {
             ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
         }
         Ok(())

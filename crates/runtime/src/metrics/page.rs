@@ -7,7 +7,8 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::task::JoinError;
 
-use super::Metrics;
+use super::format::to_prometheus;
+use super::{Format, Metrics};
 use crate::clock::SharedClock;
 
 /// How long a computed page is served again.
@@ -23,8 +24,18 @@ pub(crate) struct MetricsPage {
 
 #[derive(Debug)]
 struct ComputedPage {
-    text: Arc<str>,
+    open_metrics: Arc<str>,
+    prometheus: Arc<str>,
     computed_at: Duration,
+}
+
+impl ComputedPage {
+    fn text(&self, format: Format) -> Arc<str> {
+        match format {
+            Format::OpenMetrics => Arc::clone(&self.open_metrics),
+            Format::Prometheus => Arc::clone(&self.prometheus),
+        }
+    }
 }
 
 impl MetricsPage {
@@ -36,21 +47,24 @@ impl MetricsPage {
         }
     }
 
-    /// The page, at most a second old. Fails if a metric panics.
-    pub(crate) async fn text(&self) -> Result<Arc<str>, JoinError> {
+    /// The page in a format, at most a second old. Fails if a metric panics.
+    pub(crate) async fn text(&self, format: Format) -> Result<Arc<str>, JoinError> {
         let mut last = Arc::clone(&self.last).lock_owned().await;
         let is_fresh = |page: &&ComputedPage| self.clock.elapsed() < page.computed_at + MAX_AGE;
         if let Some(page) = last.as_ref().filter(is_fresh) {
-            return Ok(Arc::clone(&page.text));
+            return Ok(page.text(format));
         }
         let (metrics, clock) = (self.metrics.clone(), Arc::clone(&self.clock));
         // The computation holds the lock, so that a client that disconnects does not let a second one start.
         let compute = move || {
-            let text: Arc<str> = metrics.encode().into();
-            *last = Some(ComputedPage {
-                text: Arc::clone(&text),
+            let open_metrics = metrics.encode();
+            let page = ComputedPage {
+                prometheus: to_prometheus(&open_metrics).into(),
+                open_metrics: open_metrics.into(),
                 computed_at: clock.elapsed(),
-            });
+            };
+            let text = page.text(format);
+            *last = Some(page);
             text
         };
         tokio::task::spawn_blocking(compute).await

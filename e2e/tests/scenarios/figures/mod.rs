@@ -5,7 +5,6 @@ mod truth;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use etcd_operator_cluster::metrics::FAMILIES;
@@ -13,6 +12,7 @@ use etcd_operator_e2e::components::EtcdVersion;
 use etcd_operator_e2e::deadline::until;
 use etcd_operator_e2e::scenario::{Bed, Scenario, Stage};
 use etcd_operator_runtime::clock::SystemClock;
+use jiff::Timestamp;
 use serde_json::json;
 
 use crate::backup::vault::Backup;
@@ -21,10 +21,16 @@ use page::{Figures, Monitor, differences};
 use truth::{Found, Listed, members, step};
 
 /// What is told of backups.
-const OF_BACKUPS: [&str; 3] = ["backup_age_seconds", "backup_late_seconds", "backup_size_bytes"];
+const OF_BACKUPS: [&str; 5] = [
+    "backup_last_success_timestamp_seconds",
+    "backup_deadline_timestamp_seconds",
+    "backup_size_bytes",
+    "backup_duration_seconds",
+    "backup_consecutive_failures",
+];
 /// Of each member's database, in a unit that could be mistaken.
 const QUOTA: (&str, i64) = ("64Mi", 64 << 20);
-/// Seconds in which an age has grown for sure.
+/// Seconds after which a step that is under way still has the start that it had.
 const LATER: i64 = 3;
 
 pub const SCENARIOS: &[Scenario] = &[
@@ -46,7 +52,7 @@ struct Reader {
     /// The EtcdBackup that there is.
     backup: Option<&'static str>,
     /// When something was asked for last.
-    since: Instant,
+    since: Timestamp,
     /// The families of which something was told and right.
     right: BTreeSet<String>,
 }
@@ -57,13 +63,13 @@ impl Reader {
         let clock = SystemClock::shared();
         let last = Mutex::new(Vec::new());
         let agreed = until(when, SOON, || async {
-            let before = clock.now();
             let told = self.monitor.scrape(&self.tenant).await?;
-            let times = [before, clock.now()];
+            let now = clock.now();
             let mut found = Found::default();
-            found.of_cluster(&self.tenant, &self.members, self.since).await?;
+            let times = [self.since, now];
+            found.of_cluster(&self.tenant, &self.members, times).await?;
             if let Some(backup) = self.backup {
-                found.of_backup(&self.tenant, backup, times).await?;
+                found.of_backup(&self.tenant, backup, now).await?;
             }
             let differ = differences(&told, &found.truth());
             let agrees = differ.is_empty();
@@ -108,17 +114,17 @@ async fn told(stage: Arc<Stage>) -> Result<()> {
         tenant: tenant.clone(),
         monitor: Monitor::on(&stage).await?,
         backup: Some("yearly"),
-        since: Instant::now(),
+        since: SystemClock::shared().now(),
         right: BTreeSet::new(),
     };
     let told = reader.agrees("at rest").await?;
     ensure!(
-        told.get(r#"cluster_database_quota_bytes{name="c"}"#) == Some(&QUOTA.1),
+        told.get(r#"cluster_database_quota_bytes{cluster="c"}"#) == Some(&QUOTA.1),
         "{told:?}"
     );
     let holes = |told: &Figures| {
         let of = |family: &str| {
-            told.get(&format!(r#"member_{family}{{name="c",member="c-0"}}"#))
+            told.get(&format!(r#"member_{family}{{cluster="c",member="c-0"}}"#))
                 .copied()
         };
         Some(of("database_bytes")? - of("database_in_use_bytes")?)
@@ -183,7 +189,7 @@ async fn standing_still(reader: &mut Reader) -> Result<()> {
         paused.push(container);
         let told = reader.agrees(&format!("while {pod} stands still")).await?;
         ensure!(
-            told.get(r#"cluster_has_leader{name="c"}"#) == Some(&leads),
+            told.get(r#"cluster_has_leader{cluster="c"}"#) == Some(&leads),
             "{told:?}"
         );
     }
@@ -198,7 +204,8 @@ async fn standing_still(reader: &mut Reader) -> Result<()> {
 /// A fourth member that stands still before it has a vote: the step of bringing it in is not finished, and grows old.
 async fn held_up(reader: &mut Reader) -> Result<()> {
     let tenant = reader.tenant.clone();
-    reader.since = Instant::now();
+    let clock = SystemClock::shared();
+    reader.since = clock.now();
     tenant.scale(4).await?;
     let status = tenant
         .says("the fourth is brought in", |status| step(status).is_some())
@@ -213,33 +220,27 @@ async fn held_up(reader: &mut Reader) -> Result<()> {
     .await?;
     reader.members = members(&tenant).await?;
     let told = reader.agrees("while the fourth stands still").await?;
-    for wanted in [
-        format!(r#"cluster_plan_step{{name="c",step="{kind}"}}"#),
-        r#"cluster_members{name="c",role="learner",health="unhealthy"}"#.to_owned(),
-    ] {
-        ensure!(told.get(&wanted) == Some(&1), "{wanted} is not in {told:#?}");
-    }
-    let of_age = |told: &Figures| told.get(r#"cluster_plan_step_age_seconds{name="c"}"#).copied();
-    let seen = Instant::now();
-    let first = of_age(&reader.monitor.scrape(&tenant).await?).context("no age")?;
-    let grown = until("the step grows older", SOON, || async {
-        let told = reader.monitor.scrape(&tenant).await?;
-        Ok(of_age(&told).filter(|age| *age >= first + LATER))
+    let learner = r#"cluster_members{cluster="c",role="learner",health="unhealthy"}"#;
+    ensure!(told.get(learner) == Some(&1), "{learner} is not in {told:#?}");
+    let series = format!(r#"cluster_step_start_timestamp_seconds{{cluster="c",step="{kind}"}}"#);
+    let start = *told
+        .get(&series)
+        .with_context(|| format!("{series} is not in {told:#?}"))?;
+    until("the step has lasted for seconds", SOON, || async {
+        Ok((clock.now().as_second() >= start + LATER).then_some(()))
     })
     .await?;
-    // Both have lost parts of a second.
-    let passed = i64::try_from(seen.elapsed().as_secs())? + 1;
+    let told = reader.monitor.scrape(&tenant).await?;
     ensure!(
-        grown - first <= passed,
-        "it grew {} s older in {passed} s",
-        grown - first
+        told.get(&series) == Some(&start),
+        "its start has moved: {told:#?}"
     );
     container.resume()?;
     tenant.converged(4).await?;
     reader.members = members(&tenant).await?;
     let told = reader.agrees("with a fourth").await?;
     ensure!(
-        told.get(r#"cluster_plan_step_age_seconds{name="c"}"#) == Some(&0),
+        !told.keys().any(|series| series.starts_with("cluster_step_start")),
         "{told:#?}"
     );
     Ok(())

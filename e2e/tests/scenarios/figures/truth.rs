@@ -2,7 +2,6 @@
 //! what only the operator knows.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use etcd_operator_api::cluster::StepIntent;
@@ -16,6 +15,8 @@ use crate::cluster::tenant::Tenant;
 
 /// How far logs of members may be apart where one is asked a moment after the other.
 const MOMENT: i64 = 5;
+const DAY: i64 = 24 * 60 * 60;
+const YEAR: i64 = 366 * DAY;
 
 /// A member as the cluster listed it while it could.
 #[derive(Clone, Debug)]
@@ -52,12 +53,20 @@ impl Found {
         self.truth.insert(series, value..=value);
     }
 
-    /// All of it, of the cluster of a tenant and of these members.
-    pub async fn of_cluster(&mut self, tenant: &Tenant, members: &[Listed], since: Instant) -> Result<()> {
+    /// All of it, of the cluster of a tenant and of these members. A step that is under way began between these two times.
+    pub async fn of_cluster(
+        &mut self,
+        tenant: &Tenant,
+        members: &[Listed],
+        times: [Timestamp; 2],
+    ) -> Result<()> {
         let object = tenant.object().await?;
         let name = tenant.name();
-        let of = |family: &str, labels: &str| format!("cluster_{family}{{name=\"{name}\"{labels}}}");
-        self.exactly(of("members_wanted", ""), i64::from(object.spec.size));
+        let of = |family: &str, labels: &str| format!("cluster_{family}{{cluster=\"{name}\"{labels}}}");
+        self.exactly(of("members_desired", ""), i64::from(object.spec.size));
+        let voters = members.iter().filter(|member| !member.learns).count();
+        let pending = i64::from(object.spec.size) - i64::try_from(voters)?;
+        self.exactly(of("members_pending", ""), pending.max(0));
         let endpoints = endpoints(tenant, members).await?;
 
         let healthy = health(tenant, &endpoints).await?;
@@ -89,7 +98,7 @@ impl Found {
                     .as_i64()
                     .with_context(|| format!("no {key} in {status}"))
             };
-            let of = |family: &str| format!("member_{family}{{name=\"{name}\",member=\"{member}\"}}");
+            let of = |family: &str| format!("member_{family}{{cluster=\"{name}\",member=\"{member}\"}}");
             self.exactly(of("database_bytes"), number("dbSize")?);
             self.exactly(of("database_in_use_bytes"), number("dbSizeInUse")?);
             let behind = furthest.unwrap_or_default() - number("raftIndex")?;
@@ -103,7 +112,7 @@ impl Found {
             self.exactly(of("database_quota_bytes", ""), quota);
         }
         let status = object.status.unwrap_or_default();
-        self.of_status(&status, since.elapsed(), of);
+        self.of_status(&status, times, of);
         Ok(())
     }
 
@@ -111,38 +120,36 @@ impl Found {
     fn of_status(
         &mut self,
         status: &EtcdClusterStatus,
-        elapsed: Duration,
+        [since, now]: [Timestamp; 2],
         of: impl Fn(&str, &str) -> String,
     ) {
         for condition in status.conditions.iter().flatten() {
             let labels = format!(",type=\"{}\",status=\"{}\"", condition.type_, condition.status);
             self.exactly(of("condition", &labels), 1);
         }
-        let blocked = status
-            .plan
-            .iter()
-            .flat_map(|plan| plan.blocked_by.iter().flatten());
-        let blocked = i64::try_from(blocked.count()).unwrap_or(i64::MAX);
-        self.exactly(of("blocked", ""), blocked);
-        let blockers = status.plan.iter().flat_map(|plan| plan.blockers.iter().flatten());
-        for blocker in blockers {
-            let labels = format!(",reason=\"{}\"", blocker.reason);
-            self.exactly(of("blocked_reason", &labels), 1);
+        let mut blockers = BTreeMap::<&str, i64>::new();
+        for blocker in status.plan.iter().flat_map(|plan| plan.blockers.iter().flatten()) {
+            *blockers.entry(&blocker.reason).or_default() += 1;
         }
-        let oldest = step(status).map_or(0, |step| {
-            self.exactly(of("plan_step", &format!(",step=\"{}\"", step.kind)), 1);
-            i64::try_from(elapsed.as_secs()).unwrap_or(i64::MAX)
-        });
-        self.truth.insert(of("plan_step_age_seconds", ""), 0..=oldest);
+        for (reason, number) in blockers {
+            self.exactly(of("blockers", &format!(",reason=\"{reason}\"")), number);
+        }
+        let id = status.cluster_id.as_deref().unwrap_or_default();
+        let labels = format!(",version=\"{}\",cluster_id=\"{id}\"", status.current_version);
+        self.exactly(of("info", &labels), 1);
+        // No scenario of this file changes the template.
+        self.exactly(of("members_outdated", ""), 0);
+        if let Some(step) = step(status) {
+            let series = of(
+                "step_start_timestamp_seconds",
+                &format!(",step=\"{}\"", step.kind),
+            );
+            self.truth.insert(series, since.as_second()..=now.as_second());
+        }
     }
 
-    /// The same of an EtcdBackup onto a volume; the page was asked for between these two times.
-    pub async fn of_backup(
-        &mut self,
-        tenant: &Tenant,
-        name: &str,
-        [before, after]: [Timestamp; 2],
-    ) -> Result<()> {
+    /// The same of an EtcdBackup onto a volume.
+    pub async fn of_backup(&mut self, tenant: &Tenant, name: &str, now: Timestamp) -> Result<()> {
         let stage = tenant.stage();
         let client = stage.cluster().client().await?;
         let backups = Api::<EtcdBackup>::namespaced(client, stage.namespace());
@@ -150,7 +157,7 @@ impl Found {
         let cluster = object.spec.etcd_cluster.map(|cluster| cluster.name);
         let cluster = cluster.unwrap_or_default();
         let status = object.status.unwrap_or_default();
-        let of = |family: &str| format!("backup_{family}{{name=\"{name}\",cluster=\"{cluster}\"}}");
+        let of = |family: &str| format!("backup_{family}{{backup=\"{name}\",cluster=\"{cluster}\"}}");
         let record = status.last_success.context("no record of it")?;
         let disk = stage.cluster().disk(stage.namespace(), "backups").await?;
         let stored = disk.read(&record.object)?.len();
@@ -158,14 +165,23 @@ impl Found {
         // What the Job wrote, whatever the operator makes of it.
         let manifest: Value =
             serde_json::from_slice(&disk.read(&format!("{}.manifest.json", record.object))?)?;
-        let last = manifest["completedAt"].as_str();
-        let last: Timestamp = last.context("a manifest without a time")?.parse()?;
-        let age = |now: Timestamp| now.duration_since(last).as_secs();
-        // Times in objects have no parts of a second.
+        let time = |key: &str| -> Result<Timestamp> {
+            let time = manifest[key].as_str();
+            Ok(time
+                .with_context(|| format!("a manifest without {key}"))?
+                .parse()?)
+        };
+        let (started, completed) = (time("startedAt")?, time("completedAt")?);
+        self.exactly(of("last_success_timestamp_seconds"), completed.as_second());
+        let took = completed.duration_since(started).as_secs();
+        // Both times may have lost parts of a second.
         self.truth
-            .insert(of("age_seconds"), age(before) - 1..=age(after) + 1);
-        // Its next time is a year away.
-        self.exactly(of("late_seconds"), 0);
+            .insert(of("duration_seconds"), (took - 1).max(0)..=took + 1);
+        self.exactly(of("consecutive_failures"), 0);
+        // Its next time is at most a year away.
+        let now = now.as_second();
+        self.truth
+            .insert(of("deadline_timestamp_seconds"), now..=now + YEAR + DAY);
         Ok(())
     }
 
