@@ -56,7 +56,7 @@ fn metrics_in(expression: &str) -> BTreeSet<&str> {
     let words = expression.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     words
         .filter_map(|word| word.strip_prefix("etcd_operator_"))
-        .map(|name| name.trim_end_matches("_total"))
+        .map(|name| name.trim_end_matches("_total").trim_end_matches("_bucket"))
         .collect()
 }
 
@@ -92,6 +92,56 @@ fn every_alert_uses_existing_metrics() {
         metrics_in("rate(etcd_operator_a_b_total[5m]) > 0 unless on (x) etcd_operator_c{d=\"e\"}"),
         BTreeSet::from(["a_b", "c"])
     );
+}
+
+/// The strings below this key, anywhere in a document.
+fn strings<'a>(document: &'a Value, key: &str, found: &mut Vec<&'a str>) {
+    match document {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                match value.as_str().filter(|_| name == key) {
+                    Some(text) => found.push(text),
+                    None => strings(value, key, found),
+                }
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| strings(item, key, found)),
+        _ => {}
+    }
+}
+
+/// A panel about a metric that does not exist would stay empty.
+#[test]
+fn the_dashboard_uses_existing_metrics_and_conditions() {
+    let text_of_dashboard = text("charts/etcd-operator/dashboards/etcd-operator.json");
+    let dashboard: Value = serde_json::from_str(&text_of_dashboard).expect("JSON");
+    let mut expressions = Vec::new();
+    strings(&dashboard, "expr", &mut expressions);
+    assert!(expressions.len() > 25, "{expressions:?}");
+    strings(&dashboard["templating"], "query", &mut expressions);
+    let expressions = expressions.join("\n");
+    let used = metrics_in(&expressions);
+    let known = metrics();
+    let unknown: Vec<_> = used.iter().filter(|name| !known.contains(**name)).collect();
+    assert!(unknown.is_empty(), "no such metrics: {unknown:?}");
+    assert!(
+        used.contains("cluster_members") && used.contains("reconcile_duration_seconds"),
+        "{used:?}"
+    );
+    let process = text("crates/runtime/src/metrics/process.rs");
+    let words = expressions.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    for word in words.filter(|word| word.starts_with("process_")) {
+        let family = word.trim_end_matches("_total");
+        assert!(process.contains(&format!("\"{family}\"")), "there is no {word}");
+    }
+    let conditions = condition::ALL.map(ConditionType::as_str);
+    let types = condition_types_in(&expressions);
+    let unknown: Vec<_> = types.iter().filter(|type_| !conditions.contains(type_)).collect();
+    assert!(unknown.is_empty(), "there is no condition {unknown:?}");
+    let mut ids = BTreeSet::new();
+    for panel in dashboard["panels"].as_array().expect("panels") {
+        assert!(ids.insert(panel["id"].as_u64().expect("an ID")), "{panel}");
+    }
 }
 
 /// The condition types in an expression, in order.

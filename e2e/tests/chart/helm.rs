@@ -63,7 +63,7 @@ pub fn required_values() -> [String; 2] {
     ["--values".to_owned(), path.to_string_lossy().into_owned()]
 }
 
-/// What the chart renders, without definitions and rules: thousands of lines that stand in `config` as well.
+/// What the chart renders, without CRDs, rules and the dashboard: thousands of lines that are in other files as well.
 pub async fn template(helm: Component, arguments: &[&str]) -> Result<Said> {
     let chart = chart();
     let head = ["template", RELEASE, chart.to_str().unwrap_or_default()];
@@ -80,7 +80,14 @@ fn without_generated(text: &str) -> String {
     documents(text)
         .filter(|document| document.contains("\nkind: "))
         .filter(|document| !document.contains("\nkind: CustomResourceDefinition\n"))
-        .map(|document| document.split("\nrules:\n").next().unwrap_or(document).trim())
+        .map(|document| document.split("\nrules:\n").next().unwrap_or(document))
+        .map(|document| {
+            document
+                .split("\n  etcd-operator.json: |\n")
+                .next()
+                .unwrap_or(document)
+                .trim()
+        })
         .fold(String::new(), |all, document| format!("{all}---\n{document}\n"))
 }
 

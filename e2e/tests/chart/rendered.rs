@@ -6,7 +6,7 @@ use std::fs;
 use anyhow::{Context, Result};
 use etcd_operator_e2e::components::Component;
 
-use crate::helm::{HELMS, NAMESPACE, RELEASE, chart, helm, repository, required_values, template};
+use crate::helm::{HELMS, NAMESPACE, RELEASE, chart, helm, objects, repository, required_values, template};
 
 /// A file of values by its name, and flags that go with it.
 const MATRIX: &[(&str, &[&str])] = &[
@@ -117,6 +117,35 @@ pub fn told_as_committed(name: &str, said: &str) -> Result<()> {
 async fn people_are_told_what_is_committed() -> Result<()> {
     for (name, values, flags) in TOLD {
         told_as_committed(name, &said_after(values, flags).await?)?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_dashboard_is_rendered_unchanged() -> Result<()> {
+    let chart = chart();
+    let [required, path] = required_values();
+    let arguments = [
+        "template",
+        RELEASE,
+        chart.to_str().unwrap_or_default(),
+        "--show-only=templates/dashboard.yaml",
+        "--set=grafanaDashboard.create=true",
+        &required,
+        &path,
+    ];
+    let dashboard = fs::read_to_string(chart.join("dashboards/etcd-operator.json"))?;
+    for component in HELMS {
+        let said = helm(component, &arguments).await?;
+        let rendered = objects(&said.map_err(|complaint| anyhow::anyhow!(complaint))?);
+        let [map] = &rendered[..] else {
+            anyhow::bail!("{rendered:?}");
+        };
+        assert_eq!(map["data"]["etcd-operator.json"], dashboard, "{component:?}");
+        assert_eq!(
+            map["metadata"]["labels"]["grafana_dashboard"], "1",
+            "{component:?}"
+        );
     }
     Ok(())
 }
