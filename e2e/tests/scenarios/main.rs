@@ -25,6 +25,7 @@ mod manager;
 mod neighbours;
 mod restore;
 mod rights;
+mod rollout;
 mod samples;
 mod upgrade;
 mod volumes;
@@ -82,6 +83,7 @@ async fn main() -> ExitCode {
     scenarios.extend(cluster::scenarios());
     scenarios.extend(backup::scenarios());
     scenarios.extend(restore::scenarios());
+    scenarios.extend(rollout::scenarios());
     let reports = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("reports");
     let arguments = Arguments::parse();
     let record = arguments

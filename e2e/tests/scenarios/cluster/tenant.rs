@@ -12,6 +12,7 @@ use etcd_operator_e2e::command::printed;
 use etcd_operator_e2e::components::{self, Component, EtcdVersion};
 use etcd_operator_e2e::deadline::until;
 use etcd_operator_e2e::faults::Container;
+use etcd_operator_e2e::history::Tally;
 use etcd_operator_e2e::install::{Kubernetes, NAMESPACE};
 use etcd_operator_e2e::scenario::Stage;
 use etcd_operator_e2e::volumes::Disk;
@@ -403,6 +404,11 @@ impl Tenant {
         self.listed("pvc", "{.items[*].metadata.name}").await
     }
 
+    /// The UIDs of its claims, in their order.
+    pub async fn claim_uids(&self) -> Result<Vec<String>> {
+        self.listed("pvc", "{.items[*].metadata.uid}").await
+    }
+
     async fn listed(&self, kind: &str, path: &str) -> Result<Vec<String>> {
         let path = format!("--output=jsonpath={path}");
         let selector = format!("--selector=etcd_cluster={}", self.name);
@@ -460,10 +466,17 @@ impl Tenant {
     /// Ends them; what they saw must be what a cluster shows that never lost a write, and all members must hold the
     /// same.
     pub async fn survived(&self, load: Workload) -> Result<()> {
+        self.judged(load).await?;
+        Ok(())
+    }
+
+    /// The same, and how much they did.
+    pub async fn judged(&self, load: Workload) -> Result<Tally> {
         load.flows().await?;
         let tally = load.stop().await?;
         self.note(&tally.to_string());
-        self.agrees().await
+        self.agrees().await?;
+        Ok(tally)
     }
 
     /// All members hold the same, by the hash of what they have up to one revision.

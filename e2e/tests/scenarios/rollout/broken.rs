@@ -1,0 +1,91 @@
+//! Changes that keep a member from starting: the rollout stops there, and a corrected spec is enough.
+
+use std::sync::Arc;
+
+use anyhow::{Result, ensure};
+use etcd_operator_e2e::components::EtcdVersion;
+use etcd_operator_e2e::deadline::until;
+use etcd_operator_e2e::scenario::Stage;
+use serde_json::{Value, json};
+
+use super::{await_rolled_out, is_rollout, kept, pods_with_flag, survived_without_gap, with_flag};
+use crate::cluster::tenant::{SOON, Tenant, told};
+
+/// Nobody listens there, and the attempt does not leave the node.
+const UNPULLABLE: &str = "127.0.0.1:1/nothing:v3.6.16";
+
+/// A broken image is corrected by another change, and the next one is reversed.
+pub async fn image(stage: Arc<Stage>) -> Result<()> {
+    let tenant = Tenant::serving(stage, EtcdVersion::V3_6_16, 3).await?;
+    let (members, claims) = (tenant.members().await?, tenant.claim_uids().await?);
+    let load = tenant.load().await?;
+    load.flows().await?;
+    stalls_at_one(&tenant, &tenant.spec(3)).await?;
+    load.flows().await?;
+    let corrected = with_flag(tenant.spec(3), 256);
+    tenant.note("corrects the image");
+    tenant.apply(&corrected).await?;
+    await_rolled_out(&tenant).await?;
+    ensure!(pods_with_flag(&tenant, 3, 256).await?.len() == 3);
+    let before = tenant.pod_uids().await?;
+    stalls_at_one(&tenant, &corrected).await?;
+    tenant.note("sets the image back");
+    tenant.apply(&corrected).await?;
+    await_rolled_out(&tenant).await?;
+    tenant.converged(3).await?;
+    let after = tenant.pod_uids().await?;
+    ensure!(kept(&before, &after) == 2, "{before:?} became {after:?}");
+    ensure!(tenant.members().await? == members, "members were replaced");
+    ensure!(tenant.claim_uids().await? == claims, "volumes were replaced");
+    survived_without_gap(&tenant, load).await
+}
+
+/// Asks for an image that cannot be pulled: one member is restarted, and no other one.
+async fn stalls_at_one(tenant: &Tenant, good: &Value) -> Result<()> {
+    let before = tenant.pod_uids().await?;
+    let mut spec = good.clone();
+    spec["image"] = json!(UNPULLABLE);
+    spec["updates"] = json!({"progressDeadlineSeconds": 30});
+    tenant.note("asks for an image that cannot be pulled");
+    tenant.apply(&spec).await?;
+    let status = tenant
+        .says("the rollout has stalled, and the image is named", |status| {
+            is_rollout(status, "Stalled") && told(status).any(|text| text.contains(UNPULLABLE))
+        })
+        .await?;
+    let after = tenant.pod_uids().await?;
+    ensure!(kept(&before, &after) == 2, "{before:?} became {after:?}");
+    ensure!(status.updated_members.as_deref() == Some("1/3"), "{status:?}");
+    ensure!(
+        crate::cluster::tenant::is(&status, "Available", "True", "QuorumServes"),
+        "{status:?}"
+    );
+    Ok(())
+}
+
+/// etcd ends at once because of a flag: there is no quorum, and yet the corrected spec is rolled out.
+pub async fn only_member(stage: Arc<Stage>) -> Result<()> {
+    let tenant = Tenant::serving(stage, EtcdVersion::V3_6_16, 1).await?;
+    tenant.put("before").await?;
+    let (id, claims) = (tenant.id_of("c-0").await?, tenant.claim_uids().await?);
+    let mut spec = tenant.spec(1);
+    spec["etcd"] = json!({"extraArgs": ["--no-such-flag=1"]});
+    tenant.apply(&spec).await?;
+    tenant
+        .says("the rollout has stalled, and the flag is named", |status| {
+            is_rollout(status, "Stalled") && told(status).any(|text| text.contains("no-such-flag"))
+        })
+        .await?;
+    tenant.note("corrects the flag");
+    tenant.apply(&with_flag(tenant.spec(1), 256)).await?;
+    await_rolled_out(&tenant).await?;
+    tenant.converged(1).await?;
+    ensure!(pods_with_flag(&tenant, 1, 256).await?.len() == 1);
+    tenant.holds("before").await?;
+    ensure!(tenant.id_of("c-0").await? == id, "the member was replaced");
+    ensure!(tenant.claim_uids().await? == claims, "the volume was replaced");
+    until("the member takes writes", SOON, || async {
+        Ok(tenant.put("after").await.ok())
+    })
+    .await
+}

@@ -1,0 +1,125 @@
+//! Changes of the spec reach the members of a cluster that serves, one after the other, and clients keep writing.
+
+mod broken;
+mod change;
+mod interrupted;
+mod restart;
+mod strategy;
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use anyhow::{Result, ensure};
+use etcd_operator_api::EtcdClusterStatus;
+use etcd_operator_api::condition::ConditionType;
+use etcd_operator_e2e::scenario::{Bed, Scenario};
+use etcd_operator_e2e::workload::Workload;
+use serde_json::{Value, json};
+
+use crate::cluster::tenant::{Tenant, is};
+
+/// A cluster of three or more must not keep clients from writing for longer than this, in milliseconds.
+const MAX_WRITE_GAP: u64 = 5_000;
+
+macro_rules! shared {
+    ($name:literal, $story:path) => {
+        Scenario::gate("rollout", $name, Bed::Shared, |stage| Box::pin($story(stage)))
+    };
+}
+
+/// Those of the gate.
+const GATE: [Scenario; 3] = [
+    shared!("a_patch_version_is_rolled_out_under_load", change::patch_version),
+    shared!(
+        "an_image_that_cannot_be_pulled_stops_at_one_member_and_is_corrected",
+        broken::image
+    ),
+    shared!("members_restart_on_request", restart::on_request),
+];
+
+/// The rest, for their time.
+const FULL: [Scenario; 7] = [
+    shared!(
+        "flags_resources_and_environment_change_in_one_rollout",
+        change::settings
+    ),
+    shared!("scaling_and_a_change_are_one_edit", change::with_scaling),
+    shared!(
+        "a_flag_that_ends_the_only_member_is_corrected",
+        broken::only_member
+    ),
+    shared!("on_delete_waits_for_the_user", strategy::on_delete),
+    shared!("a_paused_rollout_changes_nothing", strategy::paused),
+    shared!("a_user_evicts_a_pod_during_a_rollout", interrupted::by_eviction),
+    Scenario {
+        bed: Bed::Alone,
+        ..shared!(
+            "the_operator_is_killed_during_a_rollout",
+            interrupted::by_killed_operator
+        )
+    },
+];
+
+/// All of them.
+pub fn scenarios() -> impl Iterator<Item = Scenario> {
+    GATE.into_iter().chain(FULL.map(Scenario::full))
+}
+
+/// Waits until every member runs the current spec, as scripts do.
+async fn await_rolled_out(tenant: &Tenant) -> Result<()> {
+    let object = format!("etcd/{}", tenant.name());
+    tenant
+        .kubectl(&["wait", "--for=condition=RolledOut", "--timeout=5m", &object])
+        .await?;
+    Ok(())
+}
+
+/// Whether the condition `RolledOut` is false for this reason.
+fn is_rollout(status: &EtcdClusterStatus, reason: &str) -> bool {
+    is(status, ConditionType::RolledOut.as_str(), "False", reason)
+}
+
+/// Ends the clients, whose writes must all be there, and fails if they could not write for too long.
+async fn survived_without_gap(tenant: &Tenant, load: Workload) -> Result<()> {
+    let tally = tenant.judged(load).await?;
+    tenant.note(&format!("largest write gap: {} ms", tally.longest_gap));
+    ensure!(
+        tally.longest_gap <= MAX_WRITE_GAP,
+        "clients could not write for {} ms",
+        tally.longest_gap
+    );
+    Ok(())
+}
+
+/// The spec with a flag that etcd has anyway, so that only its value is a change.
+fn with_flag(mut spec: Value, max_txn_ops: u32) -> Value {
+    spec["etcd"] = json!({"extraArgs": [format!("--max-txn-ops={max_txn_ops}")]});
+    spec
+}
+
+/// Which of these pods run etcd with the flag of [`with_flag`].
+async fn pods_with_flag(tenant: &Tenant, size: usize, max_txn_ops: u32) -> Result<BTreeSet<String>> {
+    let flag = format!("--max-txn-ops={max_txn_ops}");
+    let mut found = BTreeSet::new();
+    for pod in (0..size).map(|ordinal| tenant.pod(ordinal)) {
+        if process_texts(tenant, &pod, "cmdline").await?.contains(&flag) {
+            found.insert(pod);
+        }
+    }
+    Ok(found)
+}
+
+/// The command line or the environment of the etcd that runs in a pod, whatever objects say.
+async fn process_texts(tenant: &Tenant, pod: &str, file: &str) -> Result<Vec<String>> {
+    let mut texts = Vec::new();
+    for process in tenant.container(pod).await?.processes()? {
+        let text = fs::read_to_string(format!("/proc/{}/{file}", process.pid()))?;
+        texts.extend(text.split('\0').map(str::to_owned));
+    }
+    Ok(texts)
+}
+
+/// The UIDs of the pods that are the same as before.
+fn kept(before: &[String], after: &[String]) -> usize {
+    after.iter().filter(|uid| before.contains(uid)).count()
+}

@@ -1,0 +1,91 @@
+//! Update strategies under which the operator restarts no member.
+
+use std::sync::Arc;
+
+use anyhow::{Result, ensure};
+use etcd_operator_api::EtcdClusterStatus;
+use etcd_operator_e2e::components::EtcdVersion;
+use etcd_operator_e2e::deadline::until;
+use etcd_operator_e2e::scenario::Stage;
+use serde_json::{Value, json};
+
+use super::{await_rolled_out, is_rollout, pods_with_flag, survived_without_gap, with_flag};
+use crate::cluster::tenant::{SOON, Tenant};
+
+fn with_strategy(mut spec: Value, strategy: &str) -> Value {
+    spec["updates"] = json!({"strategy": strategy});
+    spec
+}
+
+/// Members take the change when their pods are deleted, and no earlier.
+pub async fn on_delete(stage: Arc<Stage>) -> Result<()> {
+    let tenant = Tenant::serving(stage, EtcdVersion::V3_6_16, 3).await?;
+    let load = tenant.load().await?;
+    load.flows().await?;
+    let before = tenant.pod_uids().await?;
+    let spec = with_strategy(with_flag(tenant.spec(3), 256), "OnDelete");
+    tenant.apply(&spec).await?;
+    let waits = |updated: &'static str| {
+        move |status: &EtcdClusterStatus| {
+            is_rollout(status, "OnDelete") && status.updated_members.as_deref() == Some(updated)
+        }
+    };
+    let status = tenant.says("it waits for the user", waits("0/3")).await?;
+    is_ready(&status)?;
+    for (pod, updated) in [("c-1", Some("1/3")), ("c-2", Some("2/3")), ("c-0", None)] {
+        let uids = tenant.pod_uids().await?;
+        if pod == "c-1" {
+            ensure!(uids == before, "a pod was restarted without the user");
+        }
+        // The template is in the StatefulSet before anybody may rely on it.
+        tenant.delete_pod(pod).await?;
+        tenant.another_pod(pod, &uids).await?;
+        if let Some(updated) = updated {
+            tenant.says("it waits for the next one", waits(updated)).await?;
+        }
+        tenant.converged(3).await?;
+    }
+    await_rolled_out(&tenant).await?;
+    ensure!(pods_with_flag(&tenant, 3, 256).await?.len() == 3);
+    survived_without_gap(&tenant, load).await
+}
+
+/// Pods that are re-created take the template of before, until the strategy is another one.
+pub async fn paused(stage: Arc<Stage>) -> Result<()> {
+    let tenant = Tenant::serving(stage, EtcdVersion::V3_6_16, 3).await?;
+    let load = tenant.load().await?;
+    load.flows().await?;
+    let before = tenant.pod_uids().await?;
+    let changed = with_flag(tenant.spec(3), 256);
+    tenant.apply(&with_strategy(changed.clone(), "Paused")).await?;
+    let status = tenant
+        .says("it is paused", |status| is_rollout(status, "Paused"))
+        .await?;
+    is_ready(&status)?;
+    tenant.delete_pod("c-1").await?;
+    tenant.another_pod("c-1", &before).await?;
+    tenant.converged(3).await?;
+    let found = pods_with_flag(&tenant, 3, 256).await?;
+    ensure!(found.is_empty(), "{found:?} took a change that is paused");
+    let before = tenant.pod_uids().await?;
+    tenant.apply(&changed).await?;
+    await_rolled_out(&tenant).await?;
+    until("every pod is another one", SOON, || async {
+        let now = tenant.pod_uids().await?;
+        Ok((super::kept(&before, &now) == 0).then_some(()))
+    })
+    .await?;
+    ensure!(pods_with_flag(&tenant, 3, 256).await?.len() == 3);
+    survived_without_gap(&tenant, load).await
+}
+
+/// A cluster that does what its user asked for is ready.
+fn is_ready(status: &EtcdClusterStatus) -> Result<()> {
+    let mut conditions = status.conditions.iter().flatten();
+    let ready = conditions.find(|condition| condition.type_ == "Ready");
+    ensure!(
+        ready.is_some_and(|ready| ready.status == "True"),
+        "it is not ready: {ready:?}"
+    );
+    Ok(())
+}
