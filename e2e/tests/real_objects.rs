@@ -69,11 +69,10 @@ fn inputs(desired: &Desired, namespace: &str) -> Result<BuildInputs> {
         accepts_clients: true,
         version: desired.version(None),
         operator_image: "etcd-operator:dev".parse()?,
-        live_voters: desired.size.get().into(),
+        budget_voters: desired.size.get().into(),
         stored: None,
         may_update_template: false,
         restart: RestartRequests::default(),
-        is_rolling_out: false,
         fetch_container: FetchContainer::Absent,
         is_restoring: false,
     })

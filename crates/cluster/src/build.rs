@@ -70,8 +70,8 @@ pub struct BuildInputs {
     pub version: Version,
     /// The image of the operator that runs now.
     pub operator_image: OperatorImage,
-    /// How many voters there are.
-    pub live_voters: usize,
+    /// How many voters the budget counts.
+    pub budget_voters: usize,
     /// The StatefulSet as it is stored, if there is one.
     pub stored: Option<Arc<StoredTemplates>>,
     /// Whether the gate for another pod template has passed: with it the next pod that is re-created, for whatever
@@ -79,8 +79,6 @@ pub struct BuildInputs {
     pub may_update_template: bool,
     /// Requests to restart the members, those of before included.
     pub restart: RestartRequests,
-    /// Whether members are being restarted one by one: then the budget counts the members that there are.
-    pub is_rolling_out: bool,
     /// What pods bring onto their volumes before they start.
     pub fetch_container: FetchContainer,
     /// Whether a restore stands: nothing else of the pods changes then but what brings the operator's program.

@@ -30,7 +30,8 @@ use crate::build::{
 };
 use crate::desired::Desired;
 use crate::observed_state::{
-    Claim, ObservedCluster, ObservedMember, ObservedStatefulSet, Ordinal, QueryResult, kube_objects,
+    Claim, ObservedCluster, ObservedMember, ObservedStatefulSet, Ordinal, QueryResult, WantedTemplate,
+    kube_objects,
 };
 use crate::persisted_state::{PersistedState, Rollout};
 use crate::reconcile::Deps;
@@ -135,13 +136,15 @@ pub async fn observe(
         is_stale,
         is_requester_present,
         next_restore,
-        wanted_spec_hash: spec_hash(&desired, &wanted_version, &restart),
-        wanted_version,
-        is_restart_requested: stored
-            .as_deref()
-            .is_some_and(|stored| stored.restart_requests().annotated != restart.annotated),
-        restarted_at: restart.by_kubectl.clone(),
-        has_rollout_slot: true,
+        wanted: WantedTemplate {
+            spec_hash: spec_hash(&desired, &wanted_version, &restart),
+            version: wanted_version,
+            is_restart_requested: stored
+                .as_deref()
+                .is_some_and(|stored| stored.restart_requests().annotated != restart.annotated),
+            restarted_at: restart.by_kubectl.clone(),
+            has_slot: true,
+        },
         set: observed_set,
         members,
         membership: probes.membership.clone(),
@@ -266,10 +269,13 @@ fn recorded_voters(persisted: &PersistedState, set: Option<&ObservedStatefulSet>
     }
 }
 
-/// Whether the controller of StatefulSets has seen this one as it is.
-fn is_template_seen(set: &StatefulSet) -> bool {
+/// The generation of a StatefulSet that its controller has not seen yet.
+fn unseen_generation(set: &StatefulSet) -> Option<i64> {
     let observed = set.status.as_ref().and_then(|status| status.observed_generation);
-    observed.is_some() && observed >= set.metadata.generation
+    let generation = set.metadata.generation.unwrap_or_default();
+    observed
+        .is_none_or(|observed| observed < generation)
+        .then_some(generation)
 }
 
 fn summarize_set(
@@ -289,7 +295,7 @@ fn summarize_set(
         spec_hash: stored.spec_hash().map(str::to_owned),
         version: template_version(Some(stored)),
         quota: stored.quota(),
-        is_template_seen: is_template_seen(set),
+        unseen_generation: unseen_generation(set),
         secure_peers: stored.has_secure_peers(),
         secure_clients: stored.has_secure_clients(),
         has_single_success_probe: stored.pod().is_some_and(has_single_success_probe),

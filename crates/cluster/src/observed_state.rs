@@ -62,16 +62,8 @@ pub struct ObservedCluster {
     pub is_requester_present: bool,
     /// Another `EtcdRestore` that is to take the place of the one under way, which lets nobody in yet and is gone.
     pub next_restore: Option<String>,
-    /// The spec hash of the pod template that is asked for by now.
-    pub wanted_spec_hash: String,
-    /// The version of etcd that is asked for by now.
-    pub wanted_version: Version,
-    /// The last request by `kubectl rollout restart` that counts, if there ever was one.
-    pub restarted_at: Option<String>,
-    /// Whether somebody asks for a restart that the pod template was not made for.
-    pub is_restart_requested: bool,
-    /// Whether the members may be restarted now, though others' are, too: not all clusters are restarted at once.
-    pub has_rollout_slot: bool,
+    /// The pod template that is asked for by now.
+    pub wanted: WantedTemplate,
     /// The StatefulSet, if there is one.
     pub set: Option<ObservedStatefulSet>,
     /// What there is of each member, by its place.
@@ -92,6 +84,21 @@ pub struct ObservedCluster {
     pub unfenced: BTreeSet<Ordinal>,
 }
 
+/// The pod template that is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WantedTemplate {
+    /// Its spec hash.
+    pub spec_hash: String,
+    /// The version of etcd in it.
+    pub version: Version,
+    /// The last request by `kubectl rollout restart` that counts, if there ever was one.
+    pub restarted_at: Option<String>,
+    /// Whether an annotation asks for a restart that the present template was not made for.
+    pub is_restart_requested: bool,
+    /// Whether the members may be restarted now, though others' are, too: not all clusters are restarted at once.
+    pub has_slot: bool,
+}
+
 /// The StatefulSet of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObservedStatefulSet {
@@ -109,8 +116,8 @@ pub struct ObservedStatefulSet {
     pub version: Option<Version>,
     /// The size that its members may let their databases grow to, where its template says so.
     pub quota: Option<u64>,
-    /// Whether its controller has seen the template: whatever pod it makes from now on is made from this one.
-    pub is_template_seen: bool,
+    /// Its generation, if its controller has not seen that yet and may still make pods from an earlier template.
+    pub unseen_generation: Option<i64>,
     /// Whether its members speak TLS with one another.
     pub secure_peers: bool,
     /// Whether its members speak TLS with clients.

@@ -46,7 +46,7 @@ use crate::persisted_state::{PersistedState, Restore};
 pub use bootstrap::has_other_spec_hash;
 pub use cluster_view::{ClusterView, Unreachable, majority};
 pub use evidence::{Evidence, evidence};
-pub use layout::{FetchContainer, ObjectLayout};
+pub use layout::{FetchContainer, ObjectLayout, TemplateChange};
 pub use restore::member_restore_statuses;
 pub use rollout::{Departure, OtherVoters, PendingCause, RolloutState, is_incomplete, outdated_pods};
 

@@ -39,7 +39,7 @@ use crate::metrics::{ClusterMetrics, Readings, Sample};
 use crate::observe::{self, Observation, observe};
 use crate::observed_state::Ordinal;
 use crate::persisted_state::{PersistedState, Restore};
-use crate::plan::{self, Plan, RolloutState, plan};
+use crate::plan::{self, ObjectLayout, Plan, RolloutState, plan};
 use crate::ports::MemberClients;
 use crate::status::{self, StatusInputs};
 use apply_objects::{ApplyError, ObjectWriter};
@@ -219,7 +219,7 @@ impl Reconciler {
         let read = |set: &StatefulSet| self.derived.stored(key, set);
         let mut observation = observe(cluster, desired, deps, &read).await?;
         observation.observed.unfenced = self.unfenced_ordinals(key);
-        observation.observed.has_rollout_slot =
+        observation.observed.wanted.has_slot =
             !plan::is_incomplete(&observation.observed) || self.rollout_slots.take(key);
         self.readings
             .record(key, &Sample::new(cluster, &observation.observed));
@@ -381,7 +381,7 @@ fn is_under_way(plan: &Plan) -> bool {
     let moves_template = plan
         .layout
         .as_ref()
-        .is_some_and(|layout| layout.may_update_template);
+        .is_some_and(ObjectLayout::may_update_template);
     plan.rollout == RolloutState::RollingOut && (is_restarting || moves_template || plan.step.is_some())
 }
 
@@ -402,7 +402,7 @@ fn last_served_template(cluster: &EtcdCluster, observation: &Observation, plan: 
     let is_replaced = plan
         .layout
         .as_ref()
-        .is_some_and(|layout| layout.may_update_template);
+        .is_some_and(ObjectLayout::may_update_template);
     match observation.stored.as_deref() {
         Some(stored) if has_served(stored) => is_replaced.then(|| stored.text()),
         _ => observe::last_served_template(cluster.status.as_ref()).map(str::to_owned),

@@ -171,7 +171,7 @@ pub fn status(
 /// How many pods have the current template, of how many; none before the cluster has formed.
 fn updated_members(view: &ClusterView<'_>, persisted: &PersistedState) -> Option<String> {
     let observed = view.observed;
-    let wanted = observed.wanted_spec_hash.as_str();
+    let wanted = observed.wanted.spec_hash.as_str();
     let pods = observed.members.values().filter_map(|member| member.pod.as_ref());
     let hashes: Vec<_> = pods.map(|pod| pod.spec_hash.as_deref()).collect();
     let updated = hashes.iter().filter(|hash| **hash == Some(wanted)).count();

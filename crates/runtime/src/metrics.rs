@@ -265,6 +265,8 @@ fn gauge(count: usize) -> i64 {
 mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
 
+    use crate::clock::{Clock as _, SystemClock};
+
     use super::*;
 
     fn object() -> ConfigMap {
@@ -321,8 +323,8 @@ mod tests {
     #[test]
     fn metrics_about_the_process_have_plausible_values() {
         let page = Metrics::new("1.2.3", "abc").encode();
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        let age = now.expect("a time").as_secs_f64() - value(&page, "process_start_time_seconds");
+        let now = SystemClock.now().as_duration().as_secs_f64();
+        let age = now - value(&page, "process_start_time_seconds");
         assert!((-2.0..86_400.0).contains(&age), "{age}");
         assert!(value(&page, "process_cpu_seconds_total") >= 0.0);
         assert!(value(&page, "process_threads") >= 1.0);

@@ -13,13 +13,7 @@ use crate::desired::Desired;
 
 /// None for one member: a budget would hold every drain up and save nothing.
 pub(super) fn budget(desired: &Desired, inputs: &BuildInputs) -> Option<PodDisruptionBudget> {
-    // While the cluster shrinks the voters that are still there need their own quorum. While members are restarted those
-    // that are yet to come must not forbid it: the change may be what lets them come.
-    let wanted = match (inputs.is_rolling_out, inputs.live_voters) {
-        (true, 1..) => 0,
-        _ => usize::from(desired.size.get()),
-    };
-    let voters = inputs.live_voters.max(wanted);
+    let voters = inputs.budget_voters;
     if voters < 2 {
         return None;
     }

@@ -29,11 +29,10 @@ pub(crate) fn validate_template(desired: &Desired, version: &Version) -> Vec<Ref
         accepts_clients: true,
         version: version.clone(),
         operator_image: "trial".parse().expect("a word is an image"),
-        live_voters: 0,
+        budget_voters: 0,
         stored: None,
         may_update_template: true,
         restart: RestartRequests::default(),
-        is_rolling_out: false,
         fetch_container: FetchContainer::Absent,
         is_restoring: false,
     };

@@ -22,16 +22,25 @@ pub struct ObjectLayout {
     pub voter_count: usize,
     /// The places of the voters.
     pub voter_ordinals: BTreeSet<Ordinal>,
-    /// Whether the pods may be made from what is asked for by now.
-    pub may_update_template: bool,
-    /// Whether the pod template must be the last one with which a voter was healthy, if that is known.
-    pub needs_served_template: bool,
+    /// What becomes of the pod template.
+    pub template: TemplateChange,
     /// Whether members are restarted one by one.
     pub is_rolling_out: bool,
     /// What the pods bring onto their volumes before they start.
     pub fetch_container: FetchContainer,
     /// Whether a restore stands: nothing else of the pods changes then.
     pub is_restoring: bool,
+}
+
+/// What becomes of the pod template.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TemplateChange {
+    /// It stays.
+    Keep,
+    /// It becomes what is asked for by now.
+    Update,
+    /// It becomes the last one with which a voter was healthy, if that is known.
+    ReturnToServed,
 }
 
 /// What pods bring onto their volumes before they start.
@@ -47,6 +56,11 @@ pub enum FetchContainer {
 }
 
 impl ObjectLayout {
+    /// Whether pods may be made from what is asked for by now.
+    pub fn may_update_template(&self) -> bool {
+        self.template == TemplateChange::Update
+    }
+
     /// The shape that fits what was seen and is remembered.
     pub fn new(view: &ClusterView<'_>, persisted: &PersistedState) -> Self {
         let voters = persisted.members.iter().filter(|(_, member)| member.is_voter);
@@ -62,8 +76,11 @@ impl ObjectLayout {
             accepts_clients: persisted.has_formed(),
             voter_count: voter_ordinals.len(),
             voter_ordinals,
-            may_update_template: may_update_template(view, persisted),
-            needs_served_template: false,
+            template: if may_update_template(view, persisted) {
+                TemplateChange::Update
+            } else {
+                TemplateChange::Keep
+            },
             is_rolling_out: rollout::restarts_members(view, persisted),
             fetch_container: FetchContainer::Absent,
             is_restoring: false,

@@ -15,7 +15,7 @@ use std::time::Duration;
 use etcd_operator_api::contract::{RestoreIntent, RestoreTerms, Verdict};
 use etcd_operator_etcd::policy::Feature;
 
-use super::layout::{FetchContainer, ObjectLayout};
+use super::layout::{FetchContainer, ObjectLayout, TemplateChange};
 use super::{ClusterView, FlowDecision, GracePeriod, PodRef, Reason, Step, await_restore, majority, safety};
 use crate::blocker::{Blocker, MemberProblem};
 use crate::desired::Size;
@@ -94,8 +94,12 @@ pub fn adjust_layout(layout: &mut ObjectLayout, observed: &ObservedCluster, rest
     layout.is_restoring = true;
     // What nobody ever served with may be what the restore is asked for.
     let spec_hash = observed.set.as_ref().and_then(|set| set.spec_hash.as_deref());
-    layout.needs_served_template =
-        spec_hash.is_some_and(|spec_hash| !observed.persisted.has_served_spec(spec_hash));
+    let is_unserved = spec_hash.is_some_and(|spec_hash| !observed.persisted.has_served_spec(spec_hash));
+    layout.template = if is_unserved {
+        TemplateChange::ReturnToServed
+    } else {
+        TemplateChange::Keep
+    };
     layout.accepts_clients = layout.accepts_clients && !restore.blocks_clients();
     layout.fetch_container = match matching_request(observed, restore).filter(|_| restore.is_fetching()) {
         Some(request) => FetchContainer::Required(Box::new(request.clone())),

@@ -99,7 +99,7 @@ pub fn state(view: &ClusterView<'_>, persisted: &PersistedState) -> RolloutState
     }
     let is_open = may_update_template(view, persisted);
     if is_changed && !is_open {
-        return RolloutState::Pending(if observed.has_rollout_slot {
+        return RolloutState::Pending(if observed.wanted.has_slot {
             PendingCause::Members
         } else {
             PendingCause::OtherClusters
@@ -107,7 +107,7 @@ pub fn state(view: &ClusterView<'_>, persisted: &PersistedState) -> RolloutState
     }
     match observed.desired.updates.strategy {
         UpdateStrategy::OnDelete if !is_open => RolloutState::OnDelete,
-        _ if !observed.has_rollout_slot => RolloutState::Pending(PendingCause::OtherClusters),
+        _ if !observed.wanted.has_slot => RolloutState::Pending(PendingCause::OtherClusters),
         _ => RolloutState::RollingOut,
     }
 }
@@ -122,17 +122,17 @@ pub fn is_incomplete(observed: &ObservedCluster) -> bool {
 /// restarted last is done.
 pub fn refresh(view: &ClusterView<'_>, persisted: &mut PersistedState) {
     let observed = view.observed;
-    let wanted = &observed.wanted_spec_hash;
+    let wanted = &observed.wanted.spec_hash;
     let begin = || Rollout {
-        restarted_at: observed.restarted_at.clone(),
-        ..Rollout::begin(wanted, &observed.wanted_version.to_string(), observed.now)
+        restarted_at: observed.wanted.restarted_at.clone(),
+        ..Rollout::begin(wanted, &observed.wanted.version.to_string(), observed.now)
     };
     let is_edited = observed.generation != observed.persisted.generation;
     let Some(rollout) = &mut persisted.rollout else {
         let is_complete = !gate::is_template_changed(view) && outdated_pods(view).next().is_none();
         let is_new = observed.set.is_none() || !persisted.has_formed();
         // Nobody acts on the spec of a paused cluster.
-        let is_asked_for = (is_edited || observed.is_restart_requested) && !observed.desired.paused;
+        let is_asked_for = (is_edited || observed.wanted.is_restart_requested) && !observed.desired.paused;
         if is_new || is_complete || is_asked_for {
             persisted.rollout = Some(begin());
         }
@@ -183,7 +183,7 @@ fn is_done(view: &ClusterView<'_>, current: &RestartedMember) -> bool {
 pub fn recreate_stuck_pod(view: &ClusterView<'_>, persisted: &PersistedState) -> Option<FlowDecision> {
     let observed = view.observed;
     let set = observed.set.as_ref()?;
-    if !may_restart_members(view, persisted) || !set.is_template_seen {
+    if !may_restart_members(view, persisted) || set.unseen_generation.is_some() {
         return None;
     }
     let is_current_bad = stuck::stuck_pods(view).any(|(_, pod)| pod.spec_hash == set.spec_hash);
@@ -238,7 +238,7 @@ pub fn decide(view: &ClusterView<'_>, known: &Known, persisted: &PersistedState)
         let text = "The image does not hold the version that the spec names.";
         return Some(FlowDecision::without_operation(Reason::Blocked, text).with_blockers(vec![blocker]));
     }
-    if !set.is_template_seen {
+    if set.unseen_generation.is_some() {
         return waits("Waiting for the StatefulSet controller to see the changed pod template.");
     }
     let unhealthy: Vec<_> = known
@@ -262,7 +262,7 @@ pub fn decide(view: &ClusterView<'_>, known: &Known, persisted: &PersistedState)
         let decision = waits("Waiting for every voter to be healthy before the next member is restarted.");
         return decision.map(|decision| decision.with_blockers(blockers.collect()));
     };
-    if !observed.has_rollout_slot {
+    if !observed.wanted.has_slot {
         return None;
     }
     if surge::replaces_members(view) {

@@ -15,7 +15,7 @@ use kube::ResourceExt as _;
 use crate::build::{self, BuildInputs, Objects, OperatorImage, PendingChange, StateAnnotations};
 use crate::desired::Desired;
 use crate::observe::{Observation, is_own_set, is_owned, last_served_template};
-use crate::plan::Plan;
+use crate::plan::{ObjectLayout, Plan, TemplateChange};
 use crate::reconcile::Deps;
 use crate::reconcile::apply_objects::{ApplyError, ObjectWriter, foreign_object_message};
 use crate::status::BackupFreshness;
@@ -50,7 +50,7 @@ impl DesiredObjects {
 /// The pending change of a cluster whose objects are left as they are: nothing is built to compare the settings with.
 pub fn pending_change(observation: &Observation) -> Option<PendingChange> {
     let stored = observation.stored.as_ref()?;
-    let is_changed = stored.spec_hash() != Some(observation.observed.wanted_spec_hash.as_str());
+    let is_changed = stored.spec_hash() != Some(observation.observed.wanted.spec_hash.as_str());
     is_changed.then(|| PendingChange::Spec(Vec::new()))
 }
 
@@ -64,7 +64,7 @@ pub fn build_inputs(
     let layout = plan.layout.as_ref()?;
     let observed = &observation.observed;
     let mut stored = observation.stored.clone();
-    if layout.needs_served_template
+    if layout.template == TemplateChange::ReturnToServed
         && let Some(served) = last_served_template(status)
     {
         stored = stored.map(|stored| stored.with_template(served).map_or(stored, Arc::new));
@@ -96,17 +96,25 @@ pub fn build_inputs(
         },
         replicas: u8::try_from(layout.replicas).unwrap_or(u8::MAX),
         accepts_clients: layout.accepts_clients,
-        version: observed.wanted_version.clone(),
+        version: observed.wanted.version.clone(),
         operator_image: image.clone(),
-        live_voters: layout.voter_count,
+        budget_voters: budget_voters(layout, &observed.desired),
         // While a restore stands the template changes by what the restore needs, and by nothing else.
-        may_update_template: layout.may_update_template && !layout.is_restoring,
+        may_update_template: layout.template == TemplateChange::Update && !layout.is_restoring,
         restart: observation.restart.clone(),
-        is_rolling_out: layout.is_rolling_out,
         stored,
         fetch_container: layout.fetch_container.clone(),
         is_restoring: layout.is_restoring,
     })
+}
+
+/// How many voters the budget counts. While the cluster shrinks those that are still there need their own quorum. While members
+/// are restarted those that are yet to come must not forbid it: the change may be what lets them come.
+fn budget_voters(layout: &ObjectLayout, desired: &Desired) -> usize {
+    match layout.voter_count {
+        voters @ 1.. if layout.is_rolling_out => voters,
+        voters => voters.max(usize::from(desired.size.get())),
+    }
 }
 
 /// What is said of the backups of this cluster.

@@ -23,7 +23,7 @@ impl Reconciler {
         refused: &[Refusal],
     ) -> Result<Wake, Error> {
         if let Some(desired) = to_observe_only(cluster)
-            && let Some(wake) = self.observe_refused(key, cluster, desired, refused).await?
+            && let Some(wake) = Box::pin(self.observe_refused(key, cluster, desired, refused)).await?
         {
             return Ok(wake);
         }

@@ -113,7 +113,7 @@ pub fn pending_text(view: &ClusterView<'_>, plan: &Plan, inputs: &StatusInputs<'
 
 /// The settings that differ, as far as they were compared.
 fn describe_changes(view: &ClusterView<'_>, inputs: &StatusInputs<'_>) -> String {
-    let wanted = &view.observed.wanted_version;
+    let wanted = &view.observed.wanted.version;
     let running = view.oldest_running_version().filter(|running| *running != wanted);
     let version = running
         .map(|running| format!(" (members run etcd {running}, the spec asks for {wanted})"))
@@ -128,7 +128,7 @@ fn describe_changes(view: &ClusterView<'_>, inputs: &StatusInputs<'_>) -> String
 
 /// The version that is rolled out while another one runs.
 pub fn target_version<'a>(view: &ClusterView<'a>, plan: &Plan) -> Option<&'a Version> {
-    let wanted = &view.observed.wanted_version;
+    let wanted = &view.observed.wanted.version;
     let is_another = view
         .oldest_running_version()
         .is_some_and(|running| running != wanted);

@@ -59,11 +59,10 @@ pub fn inputs(desired: &Desired) -> BuildInputs {
         accepts_clients: true,
         version: desired.version(None),
         operator_image: "registry/operator:9".parse().expect("an image"),
-        live_voters: desired.size.get().into(),
+        budget_voters: desired.size.get().into(),
         stored: None,
         may_update_template: false,
         restart: etcd_operator_cluster::build::RestartRequests::default(),
-        is_rolling_out: false,
         fetch_container: FetchContainer::Absent,
         is_restoring: false,
     }

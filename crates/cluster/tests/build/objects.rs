@@ -99,7 +99,7 @@ fn a_drain_never_takes_the_quorum_of_those_who_vote_now_or_will() {
     let least = |size: u8, live: usize| {
         let desired = asks(&json!({"size": size, "storage": {}}));
         let inputs = etcd_operator_cluster::build::BuildInputs {
-            live_voters: live,
+            budget_voters: live,
             ..inputs(&desired)
         };
         let budget = build(&desired, &inputs).expect("objects").disruption?;

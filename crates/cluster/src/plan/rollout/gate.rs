@@ -16,7 +16,7 @@ pub const DEFAULT_QUOTA: u64 = 2 * 1024 * 1024 * 1024;
 /// Whether the spec asks for another pod template than the StatefulSet has.
 pub fn is_template_changed(view: &ClusterView<'_>) -> bool {
     let set = view.observed.set.as_ref();
-    set.is_some_and(|set| set.spec_hash.as_ref() != Some(&view.observed.wanted_spec_hash))
+    set.is_some_and(|set| set.spec_hash.as_ref() != Some(&view.observed.wanted.spec_hash))
 }
 
 /// Whether the pod template of a cluster that has formed may become the one that is asked for.
@@ -35,7 +35,7 @@ pub fn may_update_template(view: &ClusterView<'_>, persisted: &PersistedState) -
     // A member that does not start may need the change, and others may need that member.
     stuck::stuck_pods(view).next().is_some()
         || is_unserved_without_quorum(view)
-        || (observed.has_rollout_slot && are_members_settled(view, persisted))
+        || (observed.wanted.has_slot && are_members_settled(view, persisted))
 }
 
 /// Whether no voter ever served with the pod template, and nobody can tell the members by now: the template may be why, though
@@ -75,7 +75,7 @@ pub fn lying_image(view: &ClusterView<'_>) -> Option<Blocker> {
 pub fn user_blocker(view: &ClusterView<'_>) -> Option<Blocker> {
     let observed = view.observed;
     let set = observed.set.as_ref()?;
-    let wanted = &observed.wanted_version;
+    let wanted = &observed.wanted.version;
     // The cluster as a whole is of the lowest version that runs: one member alone can go back to it.
     let lowest = view.oldest_running_version().or(set.version.as_ref());
     if let Some(other) = lowest.filter(|version| Minor::of(version) != Minor::of(wanted)) {

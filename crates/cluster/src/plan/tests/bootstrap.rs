@@ -219,7 +219,7 @@ fn etcd_that_ends_for_how_it_is_called_is_told_and_nothing_begins_anew_before_th
         "c-0 cannot start: etcd ended with code 2: flag provided but not defined: -no-such; correct spec.etcd.extraArgs"
     );
     assert!(
-        plan.layout.expect("a shape").may_update_template,
+        plan.layout.expect("a shape").may_update_template(),
         "what is corrected reaches the pods"
     );
     let set = scene.observed.set.as_mut().expect("a set");

@@ -24,7 +24,10 @@ fn started(code: i32) -> Scene {
 }
 
 fn may_update_template(scene: &Scene) -> bool {
-    plan(&scene.observed).layout.expect("a shape").may_update_template
+    plan(&scene.observed)
+        .layout
+        .expect("a shape")
+        .may_update_template()
 }
 
 /// The StatefulSet has the corrected template.
@@ -74,7 +77,7 @@ fn nobody_is_touched_while_a_node_says_that_one_serves() {
     scene.pod_at(2).ready = true;
     let next = plan(&scene.observed);
     assert_eq!(line(&scene, &next), "Bootstrapping Bootstrap(0,1,2) -");
-    assert!(!next.layout.expect("a shape").may_update_template);
+    assert!(!next.layout.expect("a shape").may_update_template());
 }
 
 #[test]

@@ -226,7 +226,7 @@ fn another_version_that_is_asked_for_is_named() {
         version: Some("3.7.0".parse().expect("a version")),
     };
     scene.edited("edited");
-    scene.observed.wanted_version = "3.7.0".parse().expect("a version");
+    scene.observed.wanted.version = "3.7.0".parse().expect("a version");
     let pending = StatusInputs {
         pending: Some(PendingChange::Spec(vec!["version".to_owned()])),
         ..status_inputs()

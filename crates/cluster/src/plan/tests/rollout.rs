@@ -28,7 +28,7 @@ fn edited(size: u8) -> Scene {
 fn template_changed(size: u8) -> Scene {
     let mut scene = edited(size);
     let changed = plan(&scene.observed);
-    assert!(changed.layout.as_ref().expect("a layout").may_update_template);
+    assert!(changed.layout.as_ref().expect("a layout").may_update_template());
     assert_eq!(changed.step, None, "no pod goes before the template has changed");
     scene.stored(&changed);
     scene.observed.generation = scene.observed.persisted.generation;
@@ -46,7 +46,7 @@ fn restarted(scene: &mut Scene, number: u16, uid: &str) {
 
 fn may_update(scene: &Scene) -> bool {
     let layout = plan(&scene.observed).layout;
-    layout.expect("a layout").may_update_template
+    layout.expect("a layout").may_update_template()
 }
 
 fn rolled_out(scene: &Scene) -> (String, String) {
@@ -116,7 +116,7 @@ fn one_and_two_members_are_restarted_without_a_budget_and_the_gap_is_told() {
 #[test]
 fn a_pod_goes_only_after_the_template_was_seen() {
     let mut scene = template_changed(3);
-    scene.observed.set.as_mut().expect("a set").is_template_seen = false;
+    scene.observed.set.as_mut().expect("a set").unseen_generation = Some(2);
     assert_eq!(planned(&scene), "RollingOut - -");
 }
 
@@ -133,7 +133,7 @@ fn the_template_waits_for_members_for_others_and_for_alarms() {
     );
 
     let mut full = edited(3);
-    full.observed.has_rollout_slot = false;
+    full.observed.wanted.has_slot = false;
     assert!(!may_update(&full));
     assert_eq!(
         plan(&full.observed).rollout,
@@ -215,7 +215,7 @@ fn a_bad_change_stops_at_the_first_member_and_a_corrected_one_goes_on_there() {
         scene.edited(wanted);
         let changed = plan(&scene.observed);
         assert!(
-            changed.layout.as_ref().expect("a layout").may_update_template,
+            changed.layout.as_ref().expect("a layout").may_update_template(),
             "{wanted}"
         );
         scene.stored(&changed);
@@ -243,7 +243,7 @@ fn a_stuck_member_is_corrected_without_quorum_and_without_known_members() {
         scene.edited("corrected");
         let changed = plan(&scene.observed);
         assert!(
-            changed.layout.as_ref().expect("a layout").may_update_template,
+            changed.layout.as_ref().expect("a layout").may_update_template(),
             "{size}"
         );
         scene.stored(&changed);
@@ -287,7 +287,7 @@ fn what_was_pending_under_an_operator_without_rollouts_waits_for_an_edit_or_a_re
     );
     assert!(!may_update(&scene));
     let mut requested = scene.clone();
-    requested.observed.is_restart_requested = true;
+    requested.observed.wanted.is_restart_requested = true;
     assert!(may_update(&requested));
     scene.observed.generation += 1;
     assert!(may_update(&scene));
@@ -303,7 +303,7 @@ fn what_was_pending_under_an_operator_without_rollouts_waits_for_an_edit_or_a_re
 #[test]
 fn what_cannot_be_rolled_out_says_what_the_user_must_do() {
     let mut minor = edited(3);
-    minor.observed.wanted_version = "3.7.3".parse().expect("a version");
+    minor.observed.wanted.version = "3.7.3".parse().expect("a version");
     let mut encryption = edited(3);
     encryption.observed.set.as_mut().expect("a set").secure_peers = true;
     for (scene, reason) in [
@@ -429,7 +429,7 @@ fn a_crash_loop_counts_whatever_code_it_ends_with() {
     let changed = plan(&scene.observed);
     scene.stored(&changed);
     assert_eq!(planned(&scene), "RollingOut - delete stopped c-0");
-    scene.observed.set.as_mut().expect("a set").is_template_seen = false;
+    scene.observed.set.as_mut().expect("a set").unseen_generation = Some(2);
     assert!(
         !planned(&scene).contains("stopped"),
         "its successor could have the old template"
@@ -444,7 +444,7 @@ fn a_single_member_that_runs_and_is_not_reached_with_a_bad_change_can_be_correct
     scene.pod_at(0).spec_hash = Some("edited".to_owned());
     scene.edited("corrected");
     let changed = plan(&scene.observed);
-    assert!(changed.layout.as_ref().expect("a layout").may_update_template);
+    assert!(changed.layout.as_ref().expect("a layout").may_update_template());
     scene.stored(&changed);
     assert!(!planned(&scene).contains("c-0"), "etcd may run there");
 }
@@ -463,7 +463,7 @@ fn an_image_with_another_minor_version_than_its_name_stops_at_the_first_member_a
     assert_eq!(rolled_out(&scene).0, "Blocked");
     scene.edited("as-asked");
     let changed = plan(&scene.observed);
-    assert!(changed.layout.as_ref().expect("a layout").may_update_template);
+    assert!(changed.layout.as_ref().expect("a layout").may_update_template());
     scene.stored(&changed);
     assert_eq!(planned(&scene), "RollingOut - restart c-1 (Evicted)");
 }
@@ -524,7 +524,7 @@ fn members_that_keep_their_data_in_their_pods_are_replaced_beside_one_more() {
         *scene.claim_at(number) = None;
     }
     let changed = plan(&scene.observed);
-    assert!(changed.layout.as_ref().expect("a layout").may_update_template);
+    assert!(changed.layout.as_ref().expect("a layout").may_update_template());
     assert_eq!(changed.step, None);
     scene.stored(&changed);
     let grows = plan(&scene.observed);

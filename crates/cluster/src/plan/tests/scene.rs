@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::desired::desired;
 use crate::observed_state::{
     CallFailure, Claim, Container, Membership, MembershipFailure, ObservedCluster, ObservedMember,
-    ObservedStatefulSet, Ordinal, Pod, QueryResult, StartDelay, ended_container,
+    ObservedStatefulSet, Ordinal, Pod, QueryResult, StartDelay, WantedTemplate, ended_container,
 };
 use crate::persisted_state::{LastKnownIndex, MemberRecord, PersistedState, Rollout};
 use crate::plan::{GracePeriod, Plan, Step};
@@ -96,11 +96,13 @@ impl Scene {
             is_stale: false,
             is_requester_present: true,
             next_restore: None,
-            wanted_spec_hash: "as-asked".to_owned(),
-            wanted_version: version.parse().expect("a version"),
-            is_restart_requested: false,
-            restarted_at: None,
-            has_rollout_slot: true,
+            wanted: WantedTemplate {
+                spec_hash: "as-asked".to_owned(),
+                version: version.parse().expect("a version"),
+                restarted_at: None,
+                is_restart_requested: false,
+                has_slot: true,
+            },
             set: None,
             members: BTreeMap::new(),
             membership: Membership::Unknown(vec![no_answer()]),
@@ -156,12 +158,12 @@ impl Scene {
     /// The user has changed what reaches the pods.
     pub fn edited(&mut self, spec_hash: &str) {
         self.observed.generation += 1;
-        spec_hash.clone_into(&mut self.observed.wanted_spec_hash);
+        spec_hash.clone_into(&mut self.observed.wanted.spec_hash);
     }
 
     /// A change was pending already when an operator took over that rolls changes out.
     pub fn pending_from_before(&mut self, spec_hash: &str) {
-        spec_hash.clone_into(&mut self.observed.wanted_spec_hash);
+        spec_hash.clone_into(&mut self.observed.wanted.spec_hash);
         self.observed.persisted.rollout = None;
     }
 
@@ -208,7 +210,7 @@ impl Scene {
             spec_hash: Some("as-asked".to_owned()),
             version: Some(self.version.clone()),
             quota: None,
-            is_template_seen: true,
+            unseen_generation: None,
             secure_peers: false,
             secure_clients: false,
             has_single_success_probe: false,
@@ -425,8 +427,8 @@ impl Scene {
             let before = self.observed.set.take().and_then(|set| set.spec_hash);
             self.set(layout.replicas, layout.incarnation);
             if let (Some(set), Some(before)) = (&mut self.observed.set, before) {
-                let wanted = self.observed.wanted_spec_hash.clone();
-                set.spec_hash = Some(if layout.may_update_template {
+                let wanted = self.observed.wanted.spec_hash.clone();
+                set.spec_hash = Some(if layout.may_update_template() {
                     wanted
                 } else {
                     before

@@ -214,7 +214,7 @@ fn a_template_that_no_voter_can_use_is_no_loss_of_data_and_its_correction_is_app
     assert_harmless(&next, "all members");
     scene.edited("corrected");
     let next = plan(&scene.observed);
-    assert!(next.layout.as_ref().expect("a layout").may_update_template);
+    assert!(next.layout.as_ref().expect("a layout").may_update_template());
     scene.stored(&next);
     for number in 0..3 {
         assert_eq!(planned(&scene), format!("RollingOut - delete stopped c-{number}"));
