@@ -36,6 +36,7 @@ const REFUSED: &[(&str, &[&str])] = &[
     ("antiAffinity=hard", &["antiAffinity"]),
     ("concurrency=0", &["concurrency"]),
     ("backups.maxJobs=0", &["backups", "maxJobs"]),
+    ("rollouts.maxConcurrent=0", &["rollouts", "maxConcurrent"]),
     ("scope.namespaces={A_B}", &["scope", "namespaces"]),
     (
         "scope.namespaces={a},scope.clusterWide=true",
