@@ -31,7 +31,7 @@ pub async fn on_request(stage: Arc<Stage>) -> Result<()> {
     tenant
         .kubectl(&["annotate", "etcd/c", &format!("{ANNOTATION_RESTART}-")])
         .await?;
-    // Of no consequence for members, so whoever has seen this has seen the annotation go.
+    // This field restarts no member. An operator that has observed it has observed the removed annotation.
     let mut spec = tenant.spec(3);
     spec["recovery"] = json!({"replaceAfter": "1h"});
     tenant.apply(&spec).await?;

@@ -37,7 +37,6 @@ pub async fn on_delete(stage: Arc<Stage>) -> Result<()> {
         if pod == "c-1" {
             ensure!(uids == before, "a pod was restarted without the user");
         }
-        // The template is in the StatefulSet before anybody may rely on it.
         tenant.delete_pod(pod).await?;
         tenant.another_pod(pod, &uids).await?;
         if let Some(updated) = updated {
