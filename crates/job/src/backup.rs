@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use etcd_operator_api::backup::{Compression, Verification};
 use etcd_operator_api::contract::{BackupTask, JobOrder, Manifest};
-use etcd_operator_etcd::error::Class;
+use etcd_operator_etcd::error::{Class, Error};
 use etcd_operator_etcd::tool::Tools;
 use etcd_operator_store::Store;
 use jiff::Timestamp;
@@ -24,9 +24,9 @@ use self::destination::{Destination, ExistingObject};
 use crate::budget::Budget;
 use crate::clock;
 use crate::encoder::Encoding;
-use crate::failure::Failure;
+use crate::failure::{CLIENT_TLS, Failure};
 use crate::leftovers::{self, RunIdentity};
-use crate::member_choice::{self, Candidate};
+use crate::member_choice::{self, Candidate, NoUsableMember};
 use crate::members::{Members, Survey};
 use crate::{settings, test_restore};
 
@@ -168,22 +168,7 @@ impl Run<'_> {
         for error in &errors {
             tracing::warn!(%error, "an endpoint does not answer");
         }
-        member_choice::rank(found, wanted).map_err(|none| {
-            let failure = Failure::from(none);
-            let Some(first) = errors.first() else {
-                return failure;
-            };
-            let all_unauthorized = errors.iter().all(|error| error.class() == Class::Unauthorised);
-            let more = match errors.len() - 1 {
-                0 => String::new(),
-                more => format!(" (and {more} more)"),
-            };
-            let message = format!("{failure}: {first}{more}");
-            if all_unauthorized {
-                return Failure::permanent("Unauthorised", message);
-            }
-            Failure { message, ..failure }
-        })
+        member_choice::rank(found, wanted).map_err(|none| survey_failure(none, &errors))
     }
 
     /// Returns when the run must stop, with the reason: its deadline, or the termination of the process.
@@ -194,6 +179,29 @@ impl Run<'_> {
             () = tokio::time::sleep(left) => self.deadline_exceeded(),
         }
     }
+}
+
+/// Why no member can be backed up, with the first error of the survey.
+fn survey_failure(none: NoUsableMember, errors: &[Error]) -> Failure {
+    let is_silent = none == NoUsableMember::NoAnswer;
+    let failure = Failure::from(none);
+    let Some(first) = errors.first() else {
+        return failure;
+    };
+    let more = match errors.len() - 1 {
+        0 => String::new(),
+        more => format!(" (and {more} more)"),
+    };
+    let message = format!("{failure}: {first}{more}");
+    let are_all = |class| errors.iter().all(|error| error.class() == class);
+    if are_all(Class::Unauthorised) {
+        return Failure::permanent("Unauthorised", message);
+    }
+    if is_silent && are_all(Class::Tls) {
+        // Certificates may be renewed meanwhile.
+        return Failure::retriable(CLIENT_TLS, message);
+    }
+    Failure { message, ..failure }
 }
 
 /// A missed deadline, reported with the failure that used up the time, if there is one.
@@ -214,4 +222,35 @@ fn is_member_failure(failure: &Failure) -> bool {
         failure.reason.as_ref(),
         "StreamBroken" | "SnapshotDamaged" | test_restore::RESTORE_FAILED | "Unauthorised" | "Unsupported"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use etcd_operator_etcd::error::{Cause, TlsError, TlsFault};
+
+    use super::*;
+
+    #[test]
+    fn members_that_fail_for_tls_alone_are_blamed_on_the_client_certificate_and_asked_again() {
+        let error = |cause| Error {
+            endpoint: "https://c-0:2379".parse().expect("a URL"),
+            call: "Connect",
+            cause,
+        };
+        let tls = error(Cause::Tls(TlsError {
+            fault: TlsFault::MemberCertificate,
+            text: "invalid peer certificate: UnknownIssuer".to_owned(),
+        }));
+        let silent = error(Cause::Unreachable("refused".to_owned()));
+        let failure = survey_failure(NoUsableMember::NoAnswer, &[tls.clone(), tls.clone()]);
+        assert_eq!((&*failure.reason, failure.is_retriable), (CLIENT_TLS, true));
+        assert!(
+            failure.message.contains("UnknownIssuer (and 1 more)"),
+            "{failure}"
+        );
+        let mixed = survey_failure(NoUsableMember::NoAnswer, &[tls.clone(), silent]);
+        assert_eq!(mixed.reason, "NoMember");
+        let other = survey_failure(NoUsableMember::DifferentClusters("1, 2".to_owned()), &[tls]);
+        assert_eq!(other.reason, "OtherCluster");
+    }
 }
