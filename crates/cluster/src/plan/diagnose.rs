@@ -10,8 +10,8 @@ use crate::blocker::{Blocker, FieldHint, MemberProblem, VolumeConsent};
 use crate::build::{FETCH, INSTALL};
 use crate::desired::{Desired, Image, Storage};
 use crate::observed_state::{
-    CallClass, Container, End, EndCause, Obstacle, Ordinal, QueryResult, StartDelay, Unschedulable,
-    WaitingCause, WaitingContainer,
+    CallClass, CallFailure, Container, End, EndCause, Obstacle, Ordinal, Pod, QueryResult, StartDelay,
+    Unschedulable, WaitingCause, WaitingContainer,
 };
 
 /// The blocker of a member that has not reported.
@@ -67,27 +67,27 @@ pub fn explain(view: &ClusterView<'_>, ordinal: Ordinal) -> MemberProblem {
             line: line.clone(),
             hint: pod.end.as_ref().and_then(|end| end_hint(desired, end)),
         },
-        (Container::Running, QueryResult::NoAnswer(failure)) => {
-            let end = pod.end.clone().filter(|end| end.code != 0);
-            MemberProblem::NoAnswer {
-                failure: failure.clone(),
-                previous_end: end.map(|end| {
-                    let hint = end_hint(desired, &end);
-                    (end, hint)
-                }),
-            }
-        }
+        (Container::Running, QueryResult::NoAnswer(failure)) => no_answer(desired, pod, failure),
         (Container::Running, QueryResult::Answer(_)) => MemberProblem::ReportMismatch,
         // etcd runs there: what waits in a pod is never ready.
         (Container::Running, _) => match status {
-            QueryResult::NoAnswer(failure) => MemberProblem::NoAnswer {
-                failure: failure.clone(),
-                previous_end: None,
-            },
+            QueryResult::NoAnswer(failure) => no_answer(desired, pod, failure),
             QueryResult::Answer(_) | QueryResult::OtherResponder => MemberProblem::EtcdRuns,
             QueryResult::NotQueried if pod.ready => MemberProblem::EtcdRuns,
             QueryResult::NotQueried => MemberProblem::NoReport,
         },
+    }
+}
+
+/// A pod that runs and does not answer, with how its container ended before if that was with an error.
+fn no_answer(desired: &Desired, pod: &Pod, failure: &CallFailure) -> MemberProblem {
+    let end = pod.end.clone().filter(|end| end.code != 0);
+    MemberProblem::NoAnswer {
+        failure: failure.clone(),
+        previous_end: end.map(|end| {
+            let hint = end_hint(desired, &end);
+            (end, hint)
+        }),
     }
 }
 
