@@ -144,6 +144,36 @@ fn the_dashboard_uses_existing_metrics_and_conditions() {
     }
 }
 
+/// The documented alerts, each in one line without its comment.
+fn documented_alerts() -> BTreeSet<String> {
+    let mut all = Vec::<String>::new();
+    for line in alerts().lines().filter(|line| !line.trim().is_empty()) {
+        let expression = line.split(" # ").next().unwrap_or_default();
+        match all.last_mut().filter(|_| line.starts_with(' ')) {
+            Some(last) => *last = format!("{last} {}", expression.trim()),
+            None => all.push(expression.trim().to_owned()),
+        }
+    }
+    all.into_iter().collect()
+}
+
+#[test]
+fn alerts_of_the_chart_are_the_documented_ones() {
+    let rules: Value =
+        serde_saphyr::from_str(&text("charts/etcd-operator/alerts/etcd-operator.yaml")).expect("YAML");
+    let rules = rules["groups"][0]["rules"].as_array().expect("rules");
+    let mut names = BTreeSet::new();
+    let mut expressions = BTreeSet::new();
+    for rule in rules {
+        assert!(names.insert(rule["alert"].as_str().expect("a name")), "{rule}");
+        expressions.insert(rule["expr"].as_str().expect("an expression").to_owned());
+        assert!(rule["annotations"]["summary"].is_string(), "{rule}");
+        let severity = rule["labels"]["severity"].as_str();
+        assert!(["critical", "warning"].map(Some).contains(&severity), "{rule}");
+    }
+    assert_eq!(expressions, documented_alerts());
+}
+
 /// The condition types in an expression, in order.
 fn condition_types_in(expression: &str) -> Vec<&str> {
     let labels = expression.split("type=").skip(1);
