@@ -28,7 +28,7 @@ use jiff::Timestamp;
 use crate::blocker;
 use crate::build::{NoOperatorImage, PendingChange};
 use crate::desired::Desired;
-use crate::observed_state::ObservedCluster;
+use crate::observed_state::{ObservedCluster, Pod};
 use crate::persisted_state::{PersistedState, Restore};
 use crate::plan::{self, ClusterView, Plan, Reason};
 
@@ -173,11 +173,12 @@ fn updated_members(view: &ClusterView<'_>, persisted: &PersistedState) -> Option
     let observed = view.observed;
     let wanted = observed.wanted.spec_hash.as_str();
     let pods = observed.members.values().filter_map(|member| member.pod.as_ref());
-    let hashes: Vec<_> = pods.map(|pod| pod.spec_hash.as_deref()).collect();
-    let updated = hashes.iter().filter(|hash| **hash == Some(wanted)).count();
+    let pods: Vec<_> = pods.collect();
+    let is_updated = |pod: &&&Pod| pod.deleting.is_none() && pod.spec_hash.as_deref() == Some(wanted);
+    let updated = pods.iter().filter(is_updated).count();
     persisted
         .has_formed()
-        .then(|| format!("{updated}/{}", hashes.len()))
+        .then(|| format!("{updated}/{}", pods.len()))
 }
 
 /// What is told of a restore; one that this version does not understand stays as it is.

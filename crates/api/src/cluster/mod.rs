@@ -132,7 +132,7 @@ pub struct EtcdClusterSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auth: Option<AuthSpec>,
 
-    /// How changes of version, image and pod settings are rolled out to running members. Not implemented yet: an EtcdCluster that sets it is refused.
+    /// How changes of version, image and pod settings are rolled out to running members.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub updates: Option<UpdatePolicy>,
 

@@ -73,7 +73,7 @@ pub struct UpdatePolicy {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new("self >= 30 && self <= 86400").message("updates.progressDeadlineSeconds must be 30 to 86400; for example: progressDeadlineSeconds: 600"))]
     pub progress_deadline_seconds: Option<i32>,
-    /// Whether the version may be lowered by one minor version, if etcd supports it. Not implemented yet: true is refused.
+    /// Whether the version may be lowered by one minor version, if etcd supports it. Not implemented yet: an EtcdCluster that sets it is refused.
     #[serde(default)]
     pub allow_downgrade: bool,
 }

@@ -386,33 +386,23 @@ fn voter_problem(view: &ClusterView<'_>, known: &Known, voter: &Member) -> Optio
 fn stalled_member(view: &ClusterView<'_>, rollout: &Rollout) -> Option<(String, MemberProblem)> {
     let observed = view.observed;
     let made_for = observed.set.as_ref()?.spec_hash.as_ref();
-    let is_failing = |ordinal: Ordinal, member: &ObservedMember| {
+    let is_stalled = |ordinal: Ordinal, member: &ObservedMember| {
+        let current = rollout
+            .current
+            .as_ref()
+            .filter(|current| current.ordinal == ordinal);
         let Some(pod) = &member.pod else {
-            return is_overdue(view, rollout, None);
+            return current.is_some() && is_overdue(view, rollout, None);
         };
-        let is_current = rollout
-            .current
-            .as_ref()
-            .is_some_and(|current| current.ordinal == ordinal);
+        // Whoever has not gone yet waits for others, or for its budget.
+        let is_restarted = current.is_some_and(|current| current.pod != pod.uid);
+        let is_silent = member.status().is_none();
         let is_changed = pod.spec_hash.as_ref() == made_for;
-        (member.status().is_none() && is_changed && pod.is_crash_looping)
-            || ((is_current || member.status().is_none()) && is_overdue(view, rollout, Some(pod)))
+        (is_changed && is_silent && pod.is_crash_looping)
+            || ((is_restarted || (is_changed && is_silent)) && is_overdue(view, rollout, Some(pod)))
     };
-    let is_watched = |ordinal: Ordinal, member: &ObservedMember| {
-        let is_current = rollout
-            .current
-            .as_ref()
-            .is_some_and(|current| current.ordinal == ordinal);
-        is_current
-            || member
-                .pod
-                .as_ref()
-                .is_some_and(|pod| pod.spec_hash.as_ref() == made_for)
-    };
-    let (ordinal, _) = observed
-        .members
-        .iter()
-        .find(|(ordinal, member)| is_watched(**ordinal, member) && is_failing(**ordinal, member))?;
+    let mut members = observed.members.iter();
+    let (ordinal, _) = members.find(|(ordinal, member)| is_stalled(**ordinal, member))?;
     Some((observed.name(*ordinal), diagnose::explain(view, *ordinal)))
 }
 

@@ -66,11 +66,12 @@ pub fn pending_text(view: &ClusterView<'_>, plan: &Plan, inputs: &StatusInputs<'
     let outdated: Vec<_> = outdated_pods(view)
         .map(|(ordinal, _)| observed.name(ordinal))
         .collect();
-    let pods = observed
+    let pods: Vec<_> = observed
         .members
         .values()
-        .filter(|member| member.pod.is_some())
-        .count();
+        .filter_map(|member| member.pod.as_ref())
+        .collect();
+    let going = pods.iter().filter(|pod| pod.deleting.is_some()).count();
     Some(match &plan.rollout {
         RolloutState::Complete => return None,
         RolloutState::Held => format!(
@@ -81,7 +82,7 @@ pub fn pending_text(view: &ClusterView<'_>, plan: &Plan, inputs: &StatusInputs<'
         }
         RolloutState::Paused => {
             format!(
-                "{changes}: spec.updates.strategy is Paused. Pods that are re-created meanwhile take the template of before."
+                "{changes}: spec.updates.strategy is Paused. Pods that are re-created meanwhile take the template that the StatefulSet has."
             )
         }
         RolloutState::Blocked(blocker) => format!("{changes}: {blocker}."),
@@ -102,8 +103,9 @@ pub fn pending_text(view: &ClusterView<'_>, plan: &Plan, inputs: &StatusInputs<'
             outdated.join(", ")
         ),
         RolloutState::RollingOut => format!(
-            "{} of {pods} members have the current pod template.",
-            pods - outdated.len()
+            "{} of {} members have the current pod template.",
+            pods.len().saturating_sub(outdated.len() + going),
+            pods.len(),
         ),
         RolloutState::Stalled { member, problem } => format!(
             "{member} {problem}. No other member is restarted. The rollout goes on when it recovers, or when the spec is corrected or set back."
@@ -176,7 +178,7 @@ fn member_updated(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> Opti
         .zip(was.progressed_at.as_ref())
         .map(|(is, was)| is.0.duration_since(was.0).as_secs())?;
     let text = format!(
-        "{} serves again, {seconds} s after its restart began.",
+        "{} serves again, {seconds} s after its restart was decided.",
         restarted.name
     );
     Some((Severity::Normal, "MemberUpdated", text))
