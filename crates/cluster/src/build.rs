@@ -27,6 +27,7 @@ pub use address::Addresses;
 pub use claim::claim;
 pub(crate) use container::{CLUSTER_UID, INCARNATION, VARIABLES};
 pub use container::{ETCD, INSTALL};
+pub use disruption::budget_voters;
 pub use fetch::FETCH;
 pub use image::{ImageError, NoOperatorImage, OperatorImage};
 pub use labels::{claim_name, member_labels, member_name, ordinal};

@@ -37,7 +37,7 @@ use crate::build::{NoOperatorImage, OperatorImage, RestartRequests, StoredTempla
 use crate::desired::Desired;
 use crate::metrics::{ClusterMetrics, Readings, Sample};
 use crate::observe::{self, Observation, observe};
-use crate::observed_state::Ordinal;
+use crate::observed_state::{ObservedCluster, Ordinal};
 use crate::persisted_state::{PersistedState, Restore};
 use crate::plan::{self, ObjectLayout, Plan, RolloutState, plan};
 use crate::ports::MemberClients;
@@ -217,14 +217,15 @@ impl Reconciler {
             }
         };
         let read = |set: &StatefulSet| self.derived.stored(key, set);
-        let mut observation = observe(cluster, desired, deps, &read).await?;
+        let observation = observe(cluster, desired, deps, &read).await;
+        let mut observation = observation.inspect_err(|_| self.rollout_slots.release(key))?;
         observation.observed.unfenced = self.unfenced_ordinals(key);
         observation.observed.wanted.has_slot =
             !plan::is_incomplete(&observation.observed) || self.rollout_slots.take(key);
         self.readings
             .record(key, &Sample::new(cluster, &observation.observed));
         let plan = plan(&observation.observed);
-        if !is_under_way(&plan) {
+        if !is_under_way(&observation.observed, &plan) {
             self.rollout_slots.release(key);
         }
         self.set_unfenced(key, plan.unfenced.clone());
@@ -304,8 +305,14 @@ impl Reconciler {
                     .write_status(&stored, &observation.observed, &plan, &status_inputs)
                     .await?;
             }
+            if is_refused {
+                self.rollout_slots.release(key);
+            }
             if let Some(error) = failed {
                 return Err(error.into());
+            }
+            if is_refused && plan.step.is_none() {
+                return Ok(Wake::After(plan.requeue_after.max(RETRY_REFUSED)));
             }
         }
         if !status_inputs.conflicts.is_empty() || status_inputs.drops_plans {
@@ -319,7 +326,7 @@ impl Reconciler {
     async fn write_status(
         &self,
         cluster: &EtcdCluster,
-        observed: &crate::observed_state::ObservedCluster,
+        observed: &ObservedCluster,
         plan: &Plan,
         status_inputs: &StatusInputs<'_>,
     ) -> Result<EtcdCluster, Error> {
@@ -371,13 +378,17 @@ impl Reconciler {
     }
 }
 
-/// Whether a rollout does something now. Whoever waits for its own members or for its user keeps nobody else waiting.
-fn is_under_way(plan: &Plan) -> bool {
-    let is_restarting = plan
+/// Whether a rollout does something now. Whoever waits for its own members, its budget or its user keeps nobody else waiting.
+fn is_under_way(observed: &ObservedCluster, plan: &Plan) -> bool {
+    let current = plan
         .persisted
         .rollout
         .as_ref()
-        .is_some_and(|rollout| rollout.current.is_some());
+        .and_then(|rollout| rollout.current.as_ref());
+    let is_restarting = current.is_some_and(|current| {
+        let pod = observed.member(current.ordinal).pod.as_ref();
+        pod.is_none_or(|pod| pod.uid != current.pod || pod.deleting.is_some())
+    });
     let moves_template = plan
         .layout
         .as_ref()
@@ -416,5 +427,7 @@ fn can_go_without_objects(persisted: &PersistedState) -> bool {
 
 /// How soon to look again where nothing can be done: for a name that somebody else has, for definitions that drop the plan.
 const RETRY_LATER: Duration = Duration::from_secs(30);
+/// How soon to ask the API server again for what it has refused.
+const RETRY_REFUSED: Duration = Duration::from_secs(5);
 /// How soon to ask etcd again for what it does not want yet.
 const RETRY_SOON: Duration = Duration::from_secs(1);

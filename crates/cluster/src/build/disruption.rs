@@ -11,6 +11,16 @@ use super::{
 };
 use crate::desired::Desired;
 
+/// How many voters the budget counts. While the cluster shrinks those that are still there need their own quorum. While members
+/// are restarted those that are yet to come must not forbid it: the change may be what lets them come.
+pub fn budget_voters(live: usize, wanted: usize, is_rolling_out: bool) -> usize {
+    if is_rolling_out && live > 0 {
+        live
+    } else {
+        live.max(wanted)
+    }
+}
+
 /// None for one member: a budget would hold every drain up and save nothing.
 pub(super) fn budget(desired: &Desired, inputs: &BuildInputs) -> Option<PodDisruptionBudget> {
     let voters = inputs.budget_voters;

@@ -41,6 +41,9 @@ pub fn decide(view: &ClusterView<'_>, known: &Known) -> Option<FlowDecision> {
     Some(FlowDecision::without_operation(Reason::Blocked, text))
 }
 
+/// The room in bytes that a database needs at least before the alarm NOSPACE is taken back: more than one large write.
+const MIN_ROOM: u64 = 4 << 20;
+
 /// Takes the alarm NOSPACE back once every member runs with a quota that leaves room for its database.
 fn disarm_cured(view: &ClusterView<'_>, known: &Known) -> Option<FlowDecision> {
     let observed = view.observed;
@@ -52,7 +55,7 @@ fn disarm_cured(view: &ClusterView<'_>, known: &Known) -> Option<FlowDecision> {
         let member = observed.member(view.ordinal(voter)?);
         let is_current = member.pod.as_ref()?.spec_hash == set.spec_hash;
         let size = member.status()?.db_size;
-        (is_current && size.saturating_add(size / 10) <= quota).then_some(())
+        (is_current && size.saturating_add((size / 10).max(MIN_ROOM)) <= quota).then_some(())
     };
     let is_cured = known.voters().all(|voter| has_room(voter).is_some());
     let text = format!(

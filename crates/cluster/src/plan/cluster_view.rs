@@ -214,9 +214,14 @@ impl<'a> ClusterView<'a> {
     /// What holds data at this place.
     pub fn disk(&self, ordinal: Ordinal) -> Discard {
         let observed_member = self.observed.member(ordinal);
+        // Where the data live with the pods, a claim of that name is somebody else's.
+        let claim = observed_member
+            .claim
+            .as_ref()
+            .filter(|_| !self.observed.desired.storage.is_ephemeral());
         Discard {
             ordinal,
-            claim: observed_member.claim.as_ref().map(|claim| claim.uid.clone()),
+            claim: claim.map(|claim| claim.uid.clone()),
             pod: observed_member.pod.as_ref().map(|pod| pod.uid.clone()),
         }
     }

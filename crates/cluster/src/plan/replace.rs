@@ -25,14 +25,13 @@ pub fn begin(
     cause: Cause,
     attempt: i64,
 ) -> Option<FlowDecision> {
-    let observed = view.observed;
-    let observed_member = observed.member(ordinal);
+    let disk = view.disk(ordinal);
     let replace = Replace {
         ordinal,
         id,
         cause,
-        pod: observed_member.pod.as_ref().map(|pod| pod.uid.clone()),
-        claim: observed_member.claim.as_ref().map(|claim| claim.uid.clone()),
+        pod: disk.pod,
+        claim: disk.claim,
         attempt,
     };
     advance(view, known, replace)

@@ -13,7 +13,7 @@ use etcd_operator_etcd::status::AlarmKind;
 
 use super::{ClusterView, FlowDecision, PodRef, Reason, Step, diagnose, formed, remove, replace};
 use crate::blocker::{Blocker, MemberProblem};
-use crate::observed_state::{ObservedCluster, ObservedMember, Ordinal, Pod};
+use crate::observed_state::{Container, ObservedCluster, ObservedMember, Ordinal, Pod};
 use crate::pending_operation::Cause;
 use crate::persisted_state::{PersistedState, RestartedMember, Restore, Rollout};
 
@@ -220,7 +220,7 @@ pub fn decide(view: &ClusterView<'_>, known: &Known, persisted: &PersistedState)
         return waits("The pod template changes; then the members are restarted one by one.");
     }
     let outdated: Vec<_> = outdated_pods(view)
-        .filter(|(ordinal, _)| surge::replaces_members(view) || stuck::keeps_data(observed.member(*ordinal)))
+        .filter(|(ordinal, _)| surge::replaces_members(view) || stuck::keeps_data(view, *ordinal))
         .filter_map(|(ordinal, pod)| Some((ordinal, pod, observed.etcd_member_in(known, ordinal)?)))
         .collect();
     if outdated.is_empty() && rollout.current.is_none() {
@@ -268,7 +268,10 @@ pub fn decide(view: &ClusterView<'_>, known: &Known, persisted: &PersistedState)
     if surge::replaces_members(view) {
         let wanted = usize::from(observed.desired.size.get());
         let is_complete = unhealthy.is_empty() && known.voters().count() == wanted;
-        return is_complete.then(|| replace::begin(view, known, *ordinal, member.id, Cause::Outdated, 1))?;
+        // One that does not run etcd keeps another member from joining, and is no copy that anybody could use.
+        let is_stopped = !unhealthy.is_empty() && pod.container != Container::Running;
+        return (is_complete || is_stopped)
+            .then(|| replace::begin(view, known, *ordinal, member.id, Cause::Outdated, 1))?;
     }
     Some(restart(
         view,
@@ -396,6 +399,14 @@ fn stalled_member(view: &ClusterView<'_>, rollout: &Rollout) -> Option<(String, 
         };
         // Whoever has not gone yet waits for others, or for its budget.
         let is_restarted = current.is_some_and(|current| current.pod != pod.uid);
+        // Whoever is no member yet holds nobody up but those that it is to stand in for.
+        if current.is_none()
+            && view.known().is_some()
+            && observed.etcd_member(ordinal).is_none()
+            && !surge::replaces_members(view)
+        {
+            return false;
+        }
         let is_silent = member.status().is_none();
         let is_changed = pod.spec_hash.as_ref() == made_for;
         (is_changed && is_silent && pod.is_crash_looping)

@@ -15,7 +15,7 @@ use kube::ResourceExt as _;
 use crate::build::{self, BuildInputs, Objects, OperatorImage, PendingChange, StateAnnotations};
 use crate::desired::Desired;
 use crate::observe::{Observation, is_own_set, is_owned, last_served_template};
-use crate::plan::{ObjectLayout, Plan, TemplateChange};
+use crate::plan::{Plan, TemplateChange};
 use crate::reconcile::Deps;
 use crate::reconcile::apply_objects::{ApplyError, ObjectWriter, foreign_object_message};
 use crate::status::BackupFreshness;
@@ -98,7 +98,11 @@ pub fn build_inputs(
         accepts_clients: layout.accepts_clients,
         version: observed.wanted.version.clone(),
         operator_image: image.clone(),
-        budget_voters: budget_voters(layout, &observed.desired),
+        budget_voters: build::budget_voters(
+            layout.voter_count,
+            observed.desired.size.get().into(),
+            layout.is_rolling_out,
+        ),
         // While a restore stands the template changes by what the restore needs, and by nothing else.
         may_update_template: layout.template == TemplateChange::Update && !layout.is_restoring,
         restart: observation.restart.clone(),
@@ -106,15 +110,6 @@ pub fn build_inputs(
         fetch_container: layout.fetch_container.clone(),
         is_restoring: layout.is_restoring,
     })
-}
-
-/// How many voters the budget counts. While the cluster shrinks those that are still there need their own quorum. While members
-/// are restarted those that are yet to come must not forbid it: the change may be what lets them come.
-fn budget_voters(layout: &ObjectLayout, desired: &Desired) -> usize {
-    match layout.voter_count {
-        voters @ 1.. if layout.is_rolling_out => voters,
-        voters => voters.max(usize::from(desired.size.get())),
-    }
 }
 
 /// What is said of the backups of this cluster.

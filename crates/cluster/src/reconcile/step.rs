@@ -94,6 +94,7 @@ impl Reconciler {
                 });
                 // Right after another member has come back the budget does not know it yet.
                 if refused_for.is_some_and(|refused_for| refused_for >= EVICTION_PATIENCE) {
+                    self.rollout_slots.release(key);
                     let status_inputs = StatusInputs {
                         refused_step: Some(why.clone()),
                         ..status_inputs.clone()

@@ -1,6 +1,8 @@
 //! Services, StatefulSet, budget and claims.
 
-use etcd_operator_cluster::build::{StateAnnotations, build, claim, claim_name, member_labels, member_name};
+use etcd_operator_cluster::build::{
+    StateAnnotations, budget_voters, build, claim, claim_name, member_labels, member_name,
+};
 use etcd_operator_cluster::persisted_state::{Phase, Restore};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use serde::Serialize;
@@ -96,10 +98,10 @@ fn the_service_for_clients_is_published_as_the_user_says() {
 
 #[test]
 fn a_drain_never_takes_the_quorum_of_those_who_vote_now_or_will() {
-    let least = |size: u8, live: usize| {
+    let least = |size: u8, live: usize, is_rolling_out: bool| {
         let desired = asks(&json!({"size": size, "storage": {}}));
         let inputs = etcd_operator_cluster::build::BuildInputs {
-            budget_voters: live,
+            budget_voters: budget_voters(live, size.into(), is_rolling_out),
             ..inputs(&desired)
         };
         let budget = build(&desired, &inputs).expect("objects").disruption?;
@@ -122,7 +124,14 @@ fn a_drain_never_takes_the_quorum_of_those_who_vote_now_or_will() {
         (4, 4, Some(3)),
         (9, 9, Some(5)),
     ] {
-        assert_eq!(least(size, live), wanted, "size {size}, {live} voters");
+        assert_eq!(least(size, live, false), wanted, "size {size}, {live} voters");
+    }
+    for (size, live, wanted) in [(5, 3, Some(2)), (3, 5, Some(3)), (3, 0, Some(2))] {
+        assert_eq!(
+            least(size, live, true),
+            wanted,
+            "size {size}, {live} voters are restarted"
+        );
     }
 }
 

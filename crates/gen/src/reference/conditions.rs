@@ -58,6 +58,8 @@ fn reasons_table(subject_heading: &str, meaning: &str, all: &[ReasonDoc]) -> Str
 
 #[cfg(test)]
 mod tests {
+    use etcd_operator_api::condition::FinishedReason;
+
     use std::collections::BTreeSet;
 
     use super::*;
@@ -119,11 +121,6 @@ mod tests {
             include_str!("../../../backup/src/status/conditions.rs"),
             include_str!("../../../backup/src/status/former_locations.rs"),
             between(
-                include_str!("../../../api/src/condition.rs"),
-                "fn finished",
-                "\n}\n",
-            ),
-            between(
                 include_str!("../../../restore/src/plan/reason.rs"),
                 "fn as_str",
                 "\n}\n",
@@ -146,6 +143,7 @@ mod tests {
             .iter()
             .flat_map(|source| reason_literals(source))
             .collect();
+        given.extend(FinishedReason::ALL.map(|reason| reason.as_str().to_owned()));
         given.extend(etcd_operator_backup::plan::Reason::ALL.map(|reason| reason.as_str().to_owned()));
         assert_eq!(given, documented(&REASONS));
     }

@@ -15,9 +15,9 @@ pub fn stuck_pods<'a>(view: &ClusterView<'a>) -> impl Iterator<Item = (Ordinal, 
 }
 
 /// Whether the data of a member lie on a volume that outlives its pod.
-pub fn keeps_data(observed_member: &ObservedMember) -> bool {
-    let claim = observed_member.claim.as_ref();
-    claim.is_some_and(|claim| claim.deleting.is_none())
+pub fn keeps_data(view: &ClusterView<'_>, ordinal: Ordinal) -> bool {
+    let claim = view.observed.member(ordinal).claim.as_ref();
+    !view.observed.desired.storage.is_ephemeral() && claim.is_some_and(|claim| claim.deleting.is_none())
 }
 
 fn is_stuck(view: &ClusterView<'_>, ordinal: Ordinal, observed_member: &ObservedMember, pod: &Pod) -> bool {
@@ -32,7 +32,7 @@ fn is_stuck(view: &ClusterView<'_>, ordinal: Ordinal, observed_member: &Observed
         }
     };
     is_stopped
-        && (keeps_data(observed_member) || is_no_voter(view, ordinal))
+        && (keeps_data(view, ordinal) || is_no_voter(view, ordinal))
         && pod.deleting.is_none()
         && observed_member.status().is_none()
 }

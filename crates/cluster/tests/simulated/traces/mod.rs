@@ -75,6 +75,7 @@ const ON_BEDS: [Exception; 12] = [
         is: |seen| {
             let moves = [
                 ("ready again going", "running again going"),
+                ("ready going", "ended 0 going"),
                 ("running going", "ended 0 going"),
             ];
             moves.contains(&(seen.before, seen.after))
