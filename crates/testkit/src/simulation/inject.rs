@@ -109,7 +109,13 @@ impl Simulation {
             // Whoever is given up goes soon, and is missed like one without data.
             Fault::GiveUp(_) => is_latched && !schedule.is_fleeting && (is_sound || voters == 1),
             Fault::DeleteChild("StatefulSet") | Fault::Hibernate(_) => is_latched && !schedule.is_fleeting,
-            Fault::ChangePods(_) | Fault::BadImage(_) => is_latched,
+            // Without learners one or two members that keep their data in their pods take no change, as is told.
+            Fault::ChangePods(_) | Fault::BadImage(_) => {
+                let version = self.look(cluster, |cluster| cluster["spec"]["version"].clone());
+                let version = version.as_ref().and_then(Value::as_str).unwrap_or_default();
+                let has_learners = !["3.2.", "3.3."].iter().any(|minor| version.starts_with(minor));
+                is_latched && (has_learners || !schedule.is_fleeting)
+            }
             Fault::Evict(_) | Fault::LoseNode(..) | Fault::CutKubelet(..) => !schedule.is_fleeting,
             _ => true,
         }
