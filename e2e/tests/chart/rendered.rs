@@ -129,6 +129,7 @@ async fn the_dashboard_is_rendered_unchanged() -> Result<()> {
         "template",
         RELEASE,
         chart.to_str().unwrap_or_default(),
+        "--kube-version=1.30.0",
         "--show-only=templates/dashboard.yaml",
         "--set=grafanaDashboard.create=true",
         &required,
