@@ -28,17 +28,18 @@ macro_rules! shared {
 }
 
 /// Those of the gate.
-const GATE: [Scenario; 3] = [
-    shared!("a_patch_version_is_rolled_out_under_load", change::patch_version),
+const GATE: [Scenario; 1] = [shared!(
+    "a_patch_version_is_rolled_out_under_load",
+    change::patch_version
+)];
+
+/// The rest, for their time.
+const FULL: [Scenario; 9] = [
     shared!(
         "an_image_that_cannot_be_pulled_stops_at_one_member_and_is_corrected",
         broken::image
     ),
     shared!("members_restart_on_request", restart::on_request),
-];
-
-/// The rest, for their time.
-const FULL: [Scenario; 7] = [
     shared!(
         "flags_resources_and_environment_change_in_one_rollout",
         change::settings
