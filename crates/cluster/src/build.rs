@@ -78,7 +78,7 @@ pub struct BuildInputs {
     /// Whether the gate for another pod template has passed: with it the next pod that is re-created, for whatever
     /// reason, is a changed one.
     pub may_update_template: bool,
-    /// Requests to restart the members, those of before included.
+    /// Requests to restart the members, including those that the stored template was made for.
     pub restart: RestartRequests,
     /// What pods bring onto their volumes before they start.
     pub fetch_container: FetchContainer,

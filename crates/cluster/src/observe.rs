@@ -49,7 +49,7 @@ pub struct Observation {
     pub set: Option<Arc<StatefulSet>>,
     /// What counts of it.
     pub stored: Option<Arc<StoredTemplates>>,
-    /// Requests to restart the members, those of before included.
+    /// Requests to restart the members, including those that the stored template was made for.
     pub restart: RestartRequests,
 }
 
@@ -170,7 +170,7 @@ fn last_applied_template(cluster: &EtcdCluster) -> Option<StoredTemplates> {
     StoredTemplates::parse(cluster.status.as_ref()?.applied_template.as_deref()?)
 }
 
-/// The template of before that is kept while no voter was healthy with the current one.
+/// The last pod template with which a voter was healthy, kept until one is healthy with the current template.
 pub fn last_served_template(status: Option<&EtcdClusterStatus>) -> Option<&str> {
     status?.rollout.as_ref()?.last_served.as_deref()
 }

@@ -48,7 +48,9 @@ pub use cluster_view::{ClusterView, Unreachable, majority};
 pub use evidence::{Evidence, evidence};
 pub use layout::{FetchContainer, ObjectLayout, TemplateChange};
 pub use restore::member_restore_statuses;
-pub use rollout::{Departure, OtherVoters, PendingCause, RolloutState, is_incomplete, outdated_pods};
+pub use rollout::{
+    DEFAULT_QUOTA, Departure, OtherVoters, PendingCause, RolloutState, is_incomplete, outdated_pods,
+};
 
 /// What to do next.
 #[derive(Clone, Debug, PartialEq)]

@@ -11,13 +11,11 @@ use etcd_operator_runtime::key::ObjectKey;
 use jiff::Timestamp;
 
 use crate::observed_state::{ObservedCluster, Pod};
-use crate::plan::has_other_spec_hash;
+use crate::plan::{DEFAULT_QUOTA, has_other_spec_hash};
 
 /// How old a reading may be; a cluster that nothing happens to is looked at far more often. What is older was read by a
 /// process that leads no more.
 const MAX_AGE: Duration = Duration::from_mins(5);
-/// What etcd takes where nobody says anything.
-const DEFAULT_QUOTA: u64 = 2 << 30;
 
 /// What is noted at one look at a cluster.
 #[derive(Clone, Debug)]

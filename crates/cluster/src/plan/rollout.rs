@@ -11,6 +11,7 @@ use etcd_operator_etcd::id::MemberId;
 use etcd_operator_etcd::membership::{Known, Member, Role};
 use etcd_operator_etcd::status::AlarmKind;
 
+use super::bootstrap::has_other_spec_hash;
 use super::{ClusterView, FlowDecision, PodRef, Reason, Step, diagnose, formed, remove, replace};
 use crate::blocker::{Blocker, MemberProblem};
 use crate::observed_state::{Container, ObservedCluster, ObservedMember, Ordinal, Pod};
@@ -354,10 +355,7 @@ pub fn outdated_pods<'a>(view: &ClusterView<'a>) -> impl Iterator<Item = (Ordina
     let made_for = observed.set.as_ref().and_then(|set| set.spec_hash.as_ref());
     observed.members.iter().filter_map(move |(ordinal, member)| {
         let pod = member.pod.as_ref().filter(|pod| pod.deleting.is_none())?;
-        let is_outdated = made_for
-            .zip(pod.spec_hash.as_ref())
-            .is_some_and(|(wanted, made_for)| wanted != made_for);
-        is_outdated.then_some((*ordinal, pod))
+        has_other_spec_hash(pod, made_for).then_some((*ordinal, pod))
     })
 }
 

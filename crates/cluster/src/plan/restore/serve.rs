@@ -10,10 +10,8 @@ use crate::blocker::{Blocker, MemberProblem};
 use crate::observed_state::{FetchFailure, ObservedCluster, Ordinal, Pod};
 use crate::pending_operation::Operation;
 use crate::persisted_state::{PersistedState, Phase, Restore};
+use crate::plan::DEFAULT_QUOTA;
 use crate::plan::{ClusterView, FlowDecision, GracePeriod, PodRef, Reason, Step, formed, remove};
-
-/// The size that etcd lets a database have unless it is told otherwise.
-const DEFAULT_QUOTA: u64 = 2 << 30;
 
 /// Brings the restored cluster in order.
 pub fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState, mut restore: Restore) -> FlowDecision {
