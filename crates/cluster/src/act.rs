@@ -503,6 +503,7 @@ mod tests {
     use etcd_operator_etcd::port::{Answer, Members};
     use etcd_operator_etcd::status::{AlarmKind, KeysHash, Position, Status};
     use etcd_operator_etcd::url::ClientUrl;
+    use etcd_operator_etcd::version::Version;
     use etcd_operator_runtime::clock::TestClock;
     use etcd_operator_runtime::fence::Leadership;
 
@@ -564,6 +565,9 @@ mod tests {
             unreachable!("not a change")
         }
         fn status(&self) -> Answer<'_, Result<Status, etcd::error::Error>> {
+            unreachable!("not a change")
+        }
+        fn cluster_version(&self) -> Answer<'_, Result<Option<Version>, etcd::error::Error>> {
             unreachable!("not a change")
         }
         fn alarms(&self) -> Answer<'_, Result<std::collections::BTreeSet<Alarm>, etcd::error::Error>> {

@@ -2,6 +2,7 @@
 //! is the point. Every call is bounded; dropping the client closes the connection.
 
 pub mod door;
+mod http;
 mod keys;
 mod login;
 mod maintenance;
@@ -44,6 +45,8 @@ pub struct Client {
     etcd: Box<etcd_client::Client>,
     url: ClientUrl,
     limits: Limits,
+    /// None where the URL says http.
+    connector: Option<Connector>,
     tls_failure: TlsFailure,
 }
 
@@ -66,22 +69,27 @@ impl Client {
             cause,
         };
         let tls_failure = TlsFailure::default();
+        let setup = |why| failed(Cause::Setup(why));
+        let connector = if endpoint.url.is_secure() {
+            let connector = Connector::new(&endpoint.url, endpoint.tls.as_ref(), tls_failure.clone());
+            Some(connector.map_err(setup)?)
+        } else {
+            None
+        };
+        let prepared = prepare(endpoint).map_err(setup)?;
         let connected = async {
-            let prepared = prepare(endpoint)?;
-            if !endpoint.url.is_secure() {
-                return Ok(prepared.connect().await);
-            }
-            let connector = Connector::new(&endpoint.url, endpoint.tls.as_ref(), tls_failure.clone())?;
+            let Some(connector) = connector.clone() else {
+                return prepared.connect().await;
+            };
             let service = tower::service_fn(move |_| connector.clone().connect());
-            Ok(prepared.connect_with_connector(service).await)
+            prepared.connect_with_connector(service).await
         };
         let limit = endpoint.limits.connect;
         let channel = match tokio::time::timeout(limit, connected).await {
-            Ok(Ok(Ok(channel))) => etcd_client::Channel::Tonic(channel),
-            Ok(Ok(Err(error))) => {
+            Ok(Ok(channel)) => etcd_client::Channel::Tonic(channel),
+            Ok(Err(error)) => {
                 return Err(failed(tls_failure.explain(Cause::Unreachable(whole(&error)))));
             }
-            Ok(Err(why)) => return Err(failed(Cause::Setup(why))),
             Err(_) => return Err(failed(Cause::Unreachable(format!("not within {limit:?}")))),
         };
         // Without a user this sends nothing.
@@ -92,6 +100,7 @@ impl Client {
             etcd: Box::new(etcd),
             url: endpoint.url.clone(),
             limits: endpoint.limits,
+            connector,
             tls_failure,
         })
     }

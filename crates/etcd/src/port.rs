@@ -14,6 +14,7 @@ use crate::id::{MemberId, Revision};
 use crate::membership::{Member, Membership};
 use crate::status::{Alarm, KeysHash, Position, Status};
 use crate::url::{ClientUrl, PeerUrl};
+use crate::version::Version;
 
 /// An answer to come.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -53,6 +54,8 @@ pub trait Port: fmt::Debug + Send + Sync {
     fn local_position(&self) -> Answer<'_, Result<Position, Error>>;
     /// [`Client::status`]
     fn status(&self) -> Answer<'_, Result<Status, Error>>;
+    /// [`Client::cluster_version`]
+    fn cluster_version(&self) -> Answer<'_, Result<Option<Version>, Error>>;
     /// [`Client::alarms`]
     fn alarms(&self) -> Answer<'_, Result<BTreeSet<Alarm>, Error>>;
     /// [`Client::disarm`]
@@ -125,6 +128,10 @@ impl Port for Client {
 
     fn status(&self) -> Answer<'_, Result<Status, Error>> {
         Box::pin(Client::status(self))
+    }
+
+    fn cluster_version(&self) -> Answer<'_, Result<Option<Version>, Error>> {
+        Box::pin(Client::cluster_version(self))
     }
 
     fn alarms(&self) -> Answer<'_, Result<BTreeSet<Alarm>, Error>> {

@@ -9,6 +9,7 @@ use etcd_operator_etcd::error::{Cause, Class, Error};
 use etcd_operator_etcd::id::MemberId;
 use etcd_operator_etcd::membership::{Membership, Unknown};
 use etcd_operator_etcd::status::{Alarm, AlarmKind};
+use etcd_operator_etcd::version::Version;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
@@ -167,4 +168,74 @@ async fn certificates_that_cannot_be_used_are_told_before_anything_is_sent() {
     let error = in_time(Client::connect(&endpoint)).await;
     assert!(matches!(error.cause, Cause::Setup(_)), "{error}");
     assert!(!error.may_have_been_done());
+}
+
+/// Takes the connection of the client, then answers one request by HTTP with this, and hangs up.
+async fn answered(answer: Vec<u8>) -> Result<Option<Version>, Error> {
+    let (listener, address) = listen().await;
+    let (client, _channel) = client(&listener, &endpoint(address)).await;
+    let serve = async {
+        let (mut stream, _) = listener.accept().await.expect("a connection");
+        let mut request = Vec::new();
+        while !request.ends_with(b"\r\n\r\n") {
+            request.push(stream.read_u8().await.expect("a request"));
+        }
+        assert!(request.starts_with(b"GET /version HTTP/1.0\r\n"), "{request:?}");
+        // A client that has read enough hangs up.
+        let _ = stream.write_all(&answer).await;
+    };
+    let (told, ()) = timeout(SOON, async { tokio::join!(client.cluster_version(), serve) })
+        .await
+        .expect("the call ends");
+    told
+}
+
+fn page(status: &str, body: &str) -> Vec<u8> {
+    format!("HTTP/1.0 {status}\r\nContent-Type: application/json\r\n\r\n{body}").into_bytes()
+}
+
+#[tokio::test]
+async fn the_cluster_version_is_told_decided_or_not() {
+    let told = answered(page("200 OK", r#"{"etcdserver":"3.6.16","etcdcluster":"3.5.0"}"#)).await;
+    assert_eq!(
+        told.expect("an answer"),
+        Some("3.5.0".parse().expect("a version"))
+    );
+    let told = answered(page(
+        "200 OK",
+        r#"{"etcdserver":"3.6.16","etcdcluster":"not_decided"}"#,
+    ))
+    .await;
+    assert_eq!(told.expect("an answer"), None);
+}
+
+#[tokio::test]
+async fn what_is_no_cluster_version_is_an_error_of_its_class() {
+    for (answer, is_lost) in [
+        (Vec::new(), true),
+        (b"HTTP/1.0 200 OK\r\n".to_vec(), true),
+        (page("503 Service Unavailable", ""), false),
+        (page("200 OK", "404 page not found"), false),
+        (page("200 OK", &"x".repeat(1 << 20)), false),
+    ] {
+        let error = answered(answer).await.expect_err("no version");
+        assert_eq!(
+            (error.call, error.class()),
+            ("Version", Class::Transient),
+            "{error}"
+        );
+        assert_eq!(matches!(error.cause, Cause::Lost(_)), is_lost, "{error}");
+        assert_eq!(matches!(error.cause, Cause::Malformed(_)), !is_lost, "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_member_that_never_tells_the_cluster_version_costs_one_limit() {
+    let (listener, address) = listen().await;
+    let (client, _stream) = client(&listener, &endpoint(address)).await;
+    let error = in_time(client.cluster_version()).await;
+    assert_eq!(error.cause, Cause::NoAnswer(Duration::from_millis(200)));
+    drop(listener);
+    let error = in_time(client.cluster_version()).await;
+    assert!(matches!(error.cause, Cause::Unreachable(_)), "{error}");
 }

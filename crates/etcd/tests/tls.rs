@@ -15,13 +15,14 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
-use tokio::io::AsyncReadExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
 /// Far longer than any limit here.
 const SOON: Duration = Duration::from_secs(20);
 const NAME: &str = "c-0.c.ns.svc";
+const VERSIONS: &[u8] = b"HTTP/1.0 200 OK\r\n\r\n{\"etcdserver\":\"3.6.16\",\"etcdcluster\":\"3.5.0\"}";
 
 /// A certificate and its key, as PEM.
 #[derive(Clone)]
@@ -71,8 +72,8 @@ fn certificate(pem: &str) -> CertificateDer<'static> {
     CertificateDer::from_pem_slice(pem.as_bytes()).expect("a certificate")
 }
 
-/// A server that ends the handshake and then says nothing. With a CA it asks for a client certificate of that one.
-async fn server(own: &Pair, clients: Option<&str>) -> SocketAddr {
+/// With a CA it asks for a client certificate of that one.
+fn acceptor(own: &Pair, clients: Option<&str>) -> TlsAcceptor {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
@@ -91,7 +92,12 @@ async fn server(own: &Pair, clients: Option<&str>) -> SocketAddr {
         .with_single_cert(vec![certificate(&own.certificate)], key)
         .expect("a configuration");
     config.alpn_protocols = vec![b"h2".to_vec()];
-    let acceptor = TlsAcceptor::from(Arc::new(config));
+    TlsAcceptor::from(Arc::new(config))
+}
+
+/// A server that ends the handshake, and then answers HTTP/1 alone: with the cluster version 3.5.0.
+async fn server(own: &Pair, clients: Option<&str>) -> SocketAddr {
+    let acceptor = acceptor(own, clients);
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("its address");
     tokio::spawn(async move {
@@ -100,6 +106,11 @@ async fn server(own: &Pair, clients: Option<&str>) -> SocketAddr {
             tokio::spawn(async move {
                 // A refused client hangs up first, so that the alert is not lost with what it has sent.
                 match acceptor.accept(tcp).into_fallible().await {
+                    Ok(mut stream) if stream.get_ref().1.alpn_protocol().is_none() => {
+                        let _ = stream.read(&mut [0; 512]).await;
+                        let _ = stream.write_all(VERSIONS).await;
+                        let _ = stream.shutdown().await;
+                    }
                     Ok(mut stream) => drop(stream.read_to_end(&mut Vec::new()).await),
                     Err((_, mut tcp)) => drop(tcp.read_to_end(&mut Vec::new()).await),
                 }
@@ -291,6 +302,41 @@ async fn a_client_certificate_that_the_member_refuses_is_told_as_such() {
         };
         assert_eq!(fault, TlsFault::ClientCertificate);
     }
+}
+
+#[tokio::test]
+async fn the_cluster_version_is_asked_for_with_the_same_certificates() {
+    let (authority, leaf) = signed(|_| ());
+    let address = server(&leaf, Some(&authority)).await;
+    let endpoint = endpoint(address, &authority, Some(&leaf));
+    let client = Client::connect(&endpoint).await.expect("a connection");
+    let told = client.cluster_version().await.expect("an answer");
+    assert_eq!(told, Some("3.5.0".parse().expect("a version")));
+    let own = self_signed(|_| ());
+    let client = connects(&own, &own.certificate).await.expect("a connection");
+    assert!(client.cluster_version().await.expect("an answer").is_some());
+}
+
+#[tokio::test]
+async fn a_member_that_has_changed_its_certificates_is_not_asked_for_the_cluster_version() {
+    let (authority, leaf) = signed(|_| ());
+    let (_, stranger) = signed(|_| ());
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("its address");
+    let first = acceptor(&leaf, None);
+    let second = acceptor(&stranger, None);
+    tokio::spawn(async move {
+        let mut streams = Vec::new();
+        for acceptor in [first, second] {
+            let (tcp, _) = listener.accept().await.expect("a connection");
+            streams.push(acceptor.accept(tcp).await);
+        }
+    });
+    let client = Client::connect(&endpoint(address, &authority, None))
+        .await
+        .expect("a connection");
+    let error = client.cluster_version().await.expect_err("a stranger");
+    assert_eq!((error.call, error.class()), ("Version", Class::Tls), "{error}");
 }
 
 #[tokio::test]

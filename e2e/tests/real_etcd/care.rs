@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use etcd_client::DowngradeOptions;
 use etcd_operator_e2e::components::EtcdVersion;
 use etcd_operator_e2e::deadline::until;
+use etcd_operator_etcd::error::Class;
 use etcd_operator_etcd::flags::FirstState;
 use etcd_operator_etcd::id::Revision;
 use etcd_operator_etcd::policy::Feature;
 use etcd_operator_etcd::rejection::Rejection;
 use etcd_operator_etcd::status::AlarmKind;
+use etcd_operator_etcd::version::Version;
 
 use crate::etcds::{Fleet, LIMIT};
 
@@ -96,6 +98,41 @@ async fn a_status_has_every_field_that_its_minor_sends() -> Result<()> {
         })
         .await?;
         downgrade_is_told(&fleet).await?;
+    }
+    Ok(())
+}
+
+/// `/version` needs no authentication, and is answered without a quorum.
+#[tokio::test]
+async fn every_minor_tells_the_cluster_version() -> Result<()> {
+    for version in EtcdVersion::ALL {
+        let fleet = Fleet::new(version).await?;
+        let mut processes = fleet.bootstrap(2).await?;
+        let decided = Version {
+            patch: 0,
+            ..fleet.number()
+        };
+        let client = fleet.client(0).await?;
+        until("the cluster version is decided", LIMIT, || async {
+            let told = client.cluster_version().await?;
+            Ok(told.filter(|told| *told == decided))
+        })
+        .await?;
+        // The oldest have the role only once it was added; the others refuse that.
+        fleet.etcdctl(0, &["role", "add", "root"]).await?;
+        for arguments in [
+            &["user", "add", "root:correct horse"][..],
+            &["user", "grant-role", "root", "root"],
+            &["auth", "enable"],
+        ] {
+            let output = fleet.etcdctl(0, arguments).await?;
+            ensure!(output.status.success(), "{version:?} {arguments:?}: {output:?}");
+        }
+        let refused = client.position().await.expect_err("there is no user");
+        assert_eq!(refused.class(), Class::Unauthorised, "{version:?}: {refused}");
+        assert_eq!(client.cluster_version().await?, Some(decided.clone()));
+        processes[1].kill();
+        assert_eq!(client.cluster_version().await?, Some(decided), "{version:?}");
     }
     Ok(())
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use etcd_operator_api::reserved;
 use etcd_operator_e2e::components::{self, Component, EtcdVersion};
+use etcd_operator_e2e::deadline::until;
 use etcd_operator_e2e::pki::Authority;
 use etcd_operator_etcd::endpoint::{Endpoint, Identity, Limits, Tls};
 use etcd_operator_etcd::error::{Cause, Class};
@@ -15,8 +16,9 @@ use etcd_operator_etcd::flags::{
 use etcd_operator_etcd::id::Revision;
 use etcd_operator_etcd::policy::Feature;
 use etcd_operator_etcd::port::{Dial, Network};
+use etcd_operator_etcd::version::Version;
 
-use crate::etcds::{Fleet, is_taken, serving};
+use crate::etcds::{Fleet, LIMIT, is_taken, serving};
 
 /// Certificates for one address: who signs, and what member and client show.
 struct Certificates {
@@ -122,6 +124,15 @@ async fn every_version_starts_with_everything_it_can_be_told_and_serves_by_tls()
             Some(1)
         );
         assert_eq!(is_taken(&fleet.metrics_url(0))?, has_metrics, "{version:?}");
+        let decided = Version {
+            patch: 0,
+            ..fleet.number()
+        };
+        until("the cluster version is decided", LIMIT, || async {
+            let told = client.cluster_version().await?;
+            Ok(told.filter(|told| *told == decided))
+        })
+        .await?;
         process.check()?;
         refused_by_tls(endpoint).await?;
     }

@@ -5,16 +5,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Deserialize;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
+use super::http::{self, Answer, GetError, VERSION_PATH, Versions};
 use crate::id::{ClusterId, MemberId};
 use crate::membership::{Member, Role};
 use crate::url::PeerUrl;
 use crate::version::Version;
 
-/// The most that is read of an answer.
-const MOST: u64 = 1 << 18;
 /// Where the cluster's ID stands.
 const CLUSTER: &str = "x-etcd-cluster-id";
 
@@ -35,9 +33,9 @@ pub async fn ask(peer: &PeerUrl, limit: Duration) -> Result<Told, String> {
         return Err(format!("{peer} tells only members who it knows"));
     }
     let asked = async {
-        let (_, version) = get(peer, "/version").await?;
-        let (head, members) = get(peer, "/members").await?;
-        read(&head, &version, &members)
+        let version = get(peer, VERSION_PATH).await.map_err(|error| error.to_string())?;
+        let members = get(peer, "/members").await.map_err(|error| error.to_string())?;
+        read(&members.head, &version.body, &members.body)
     };
     match tokio::time::timeout(limit, asked).await {
         Ok(told) => told.map_err(|why| format!("{peer}: {why}")),
@@ -45,29 +43,10 @@ pub async fn ask(peer: &PeerUrl, limit: Duration) -> Result<Told, String> {
     }
 }
 
-/// Head and body of an answer. The oldest HTTP there is ends each with the connection, and so its parts need no reading.
-async fn get(peer: &PeerUrl, path: &str) -> Result<(String, String), String> {
-    let failed = |error: std::io::Error| error.to_string();
+async fn get(peer: &PeerUrl, path: &str) -> Result<Answer, GetError> {
     let address = format!("{}:{}", peer.host(), peer.port());
-    let mut stream = TcpStream::connect(&address).await.map_err(failed)?;
-    let question = format!("GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n");
-    stream.write_all(question.as_bytes()).await.map_err(failed)?;
-    let mut answer = Vec::new();
-    stream.take(MOST).read_to_end(&mut answer).await.map_err(failed)?;
-    let answer = String::from_utf8_lossy(&answer);
-    let (head, body) = answer
-        .split_once("\r\n\r\n")
-        .ok_or("it does not answer in full")?;
-    let status = head.lines().next().unwrap_or_default();
-    if status.split(' ').nth(1) != Some("200") {
-        return Err(format!("it answers {path} with '{status}'"));
-    }
-    Ok((head.to_owned(), body.to_owned()))
-}
-
-#[derive(Deserialize)]
-struct Running {
-    etcdserver: String,
+    let stream = TcpStream::connect(&address).await?;
+    http::get(stream, &address, path).await
 }
 
 #[derive(Deserialize)]
@@ -88,7 +67,7 @@ fn read(head: &str, version: &str, members: &str) -> Result<Told, String> {
     let cluster = headers
         .find(|(name, _)| name.eq_ignore_ascii_case(CLUSTER))
         .ok_or("it does not say of which cluster it is")?;
-    let running: Running = serde_json::from_str(version).map_err(|error| error.to_string())?;
+    let versions = Versions::read(version)?;
     let listed: Vec<Listed> = serde_json::from_str(members).map_err(|error| error.to_string())?;
     let members = listed.into_iter().map(|listed| {
         let id = MemberId::new(listed.id).ok_or("a member has the ID 0")?;
@@ -111,15 +90,17 @@ fn read(head: &str, version: &str, members: &str) -> Result<Told, String> {
     });
     Ok(Told {
         cluster: cluster.1.trim().parse().map_err(|error| format!("{error}"))?,
-        version: running.etcdserver.parse().map_err(|error| format!("{error}"))?,
+        version: versions.server,
         members: members.collect::<Result<_, String>>()?,
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
+
+    use super::*;
 
     const MEMBERS: &str = r#"[{"id":10276657743932975437,"peerURLs":["http://c-0.c.ns.svc:2380"],"name":"c-0","clientURLs":["http://c-0.c.ns.svc:2379"]},{"id":17,"peerURLs":["http://c-1.c.ns.svc:2380"],"name":""}]"#;
 

@@ -4,14 +4,19 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use etcd_client::{AlarmAction, AlarmOptions, AlarmResponse, AlarmType, GetOptions};
+use tokio::net::TcpStream;
 
 use super::Client;
+use super::http::{self, VERSION_PATH, Versions};
+use super::tls::TlsFailure;
 use crate::error::{Cause, Error};
 use crate::id::{MemberId, Revision};
 use crate::status::{Alarm, AlarmKind, KeysHash, Position, Status};
+use crate::version::Version;
 
 pub(super) const RANGE: &str = "Range";
 const STATUS: &str = "Status";
+const VERSION: &str = "Version";
 const ALARM: &str = "Alarm";
 const DEFRAGMENT: &str = "Defragment";
 const HASH: &str = "HashKV";
@@ -42,6 +47,38 @@ impl Client {
         let mut maintenance = self.etcd.maintenance_client();
         let answer = self.call(STATUS, maintenance.status()).await?;
         Status::read(&answer).map_err(|what| self.malformed(STATUS, what))
+    }
+
+    /// The cluster version as this member has it, with patch 0: the minor whose features the members have agreed to use. None
+    /// before they have agreed on one. A member without a quorum answers, too; authentication is not needed.
+    ///
+    /// No call of gRPC tells it, so that this asks by HTTP over a connection of its own.
+    pub async fn cluster_version(&self) -> Result<Option<Version>, Error> {
+        let tls_failure = TlsFailure::default();
+        let limit = self.limits.call;
+        let asked = tokio::time::timeout(limit, self.read_versions(&tls_failure));
+        let versions = asked.await.unwrap_or(Err(Cause::NoAnswer(limit)));
+        versions.map(|versions| versions.cluster).map_err(|cause| Error {
+            endpoint: self.url.clone(),
+            call: VERSION,
+            cause: tls_failure.explain(cause),
+        })
+    }
+
+    async fn read_versions(&self, tls_failure: &TlsFailure) -> Result<Versions, Cause> {
+        let address = format!("{}:{}", self.url.host(), self.url.port());
+        let unreachable = |error: std::io::Error| Cause::Unreachable(error.to_string());
+        let answer = match &self.connector {
+            Some(connector) => {
+                let stream = connector.connect_http1(tls_failure.clone()).await;
+                http::get(stream.map_err(unreachable)?, &address, VERSION_PATH).await
+            }
+            None => {
+                let stream = TcpStream::connect(&address).await;
+                http::get(stream.map_err(unreachable)?, &address, VERSION_PATH).await
+            }
+        };
+        Versions::read(&answer?.body).map_err(Cause::Malformed)
     }
 
     /// The alarms that stand in the cluster.

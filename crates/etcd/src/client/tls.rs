@@ -1,4 +1,5 @@
-//! Connections to members by TLS: the configuration, the connector, and the error of TLS for which a connection failed.
+//! Connections to members by TLS, for HTTP/2 and for HTTP/1: the configuration, the connector, and the error of TLS for which a
+//! connection failed.
 //!
 //! HTTP/2 passes on only the text of an error below it. So the connector keeps the error itself.
 
@@ -29,7 +30,8 @@ const HTTP2: &[u8] = b"h2";
 pub struct Connector {
     address: String,
     server_name: ServerName<'static>,
-    tls: TlsConnector,
+    /// It offers HTTP/2 alone.
+    config: Arc<ClientConfig>,
     failure: TlsFailure,
 }
 
@@ -45,26 +47,47 @@ impl Connector {
         Ok(Self {
             address: format!("{host}:{}", url.port()),
             server_name,
-            tls: TlsConnector::from(Arc::new(client_config(tls)?)),
+            config: Arc::new(client_config(tls)?),
             failure,
         })
     }
 
-    /// Opens a connection.
+    /// Opens a connection for HTTP/2.
     pub async fn connect(self) -> io::Result<TokioIo<Connection>> {
+        let connection = self.open().await?;
+        if connection.stream.get_ref().1.alpn_protocol() != Some(HTTP2) {
+            return Err(io::Error::other("the server does not speak HTTP/2"));
+        }
+        Ok(TokioIo::new(connection))
+    }
+
+    /// Opens a connection for HTTP/1, with the same certificates. An error of TLS is recorded in `failure`, apart from those of
+    /// the channel.
+    pub async fn connect_http1(&self, failure: TlsFailure) -> io::Result<Connection> {
+        let mut config = ClientConfig::clone(&self.config);
+        // Without a protocol in the handshake every server speaks HTTP/1.
+        config.alpn_protocols.clear();
+        let connector = Self {
+            config: Arc::new(config),
+            failure,
+            ..self.clone()
+        };
+        connector.open().await
+    }
+
+    async fn open(self) -> io::Result<Connection> {
         self.failure.clear();
         let tcp = TcpStream::connect(&self.address).await?;
         tcp.set_nodelay(true)?;
-        let stream = self.tls.connect(self.server_name, tcp).await;
+        let stream = TlsConnector::from(self.config)
+            .connect(self.server_name, tcp)
+            .await;
         let stream = stream.inspect_err(|error| self.failure.record(error))?;
-        if stream.get_ref().1.alpn_protocol() != Some(HTTP2) {
-            return Err(io::Error::other("the server does not speak HTTP/2"));
-        }
-        Ok(TokioIo::new(Connection {
+        Ok(Connection {
             stream,
             has_answered: false,
             failure: self.failure,
-        }))
+        })
     }
 }
 

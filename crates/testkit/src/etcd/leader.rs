@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use etcd_operator_etcd::id::MemberId;
 use etcd_operator_etcd::rejection::Rejection;
+use etcd_operator_etcd::version::Version;
 use tokio::sync::oneshot;
 
 use super::log::{Change, Entry, EntryId};
@@ -327,13 +328,18 @@ impl World {
         let applied = &running.applied;
         let is_known = applied.members.keys().all(|id| applied.versions.contains_key(id));
         let lowest = applied.versions.values().min().cloned();
-        let minor = |version: &etcd_operator_etcd::version::Version| (version.major, version.minor);
+        let minor = |version: &Version| (version.major, version.minor);
         if let Some(lowest) = lowest
             && is_known
             && applied.cluster_version.as_ref().map(minor) < Some(minor(&lowest))
         {
+            let raised = Version {
+                patch: 0,
+                pre: String::new(),
+                ..lowest
+            };
             let id = self.fresh();
-            self.propose(process, id, Change::ClusterVersion(lowest));
+            self.propose(process, id, Change::ClusterVersion(raised));
         }
     }
 }

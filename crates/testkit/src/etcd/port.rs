@@ -12,6 +12,7 @@ use etcd_operator_etcd::port::{Answer, Members, Port};
 use etcd_operator_etcd::rejection::Rejection;
 use etcd_operator_etcd::status::{Alarm, KeysHash, Position, Status};
 use etcd_operator_etcd::url::{ClientUrl, PeerUrl};
+use etcd_operator_etcd::version::Version;
 
 use super::ids;
 use super::line::{Line, gone, no};
@@ -336,6 +337,16 @@ impl Port for Line {
 
     fn status(&self) -> Answer<'_, Result<Status, Error>> {
         Box::pin(self.read_status())
+    }
+
+    fn cluster_version(&self) -> Answer<'_, Result<Option<Version>, Error>> {
+        let version = move |process| async move {
+            self.etcds.with(|world| {
+                let running = world.running(process).ok_or_else(gone)?;
+                Ok(running.applied.cluster_version.clone())
+            })
+        };
+        Box::pin(self.ask("Version", self.limits.call, version))
     }
 
     fn alarms(&self) -> Answer<'_, Result<BTreeSet<Alarm>, Error>> {
