@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use etcd_client::{ResponseHeader, StatusResponse};
+use etcd_client::{DowngradeInfo, ResponseHeader, StatusResponse};
 
 use crate::id::{ClusterId, MemberId, RaftIndex, RaftTerm, Revision};
 use crate::policy::Feature;
@@ -44,8 +44,22 @@ pub struct Status {
     pub db_quota: Option<u64>,
     /// The version of its files; since 3.6, and only when that is settled.
     pub storage_version: Option<String>,
+    /// Whether a downgrade of the cluster is enabled, as this member has it; since 3.6.
+    pub downgrade: Option<Downgrade>,
     /// What it complains of, in its own words: alarms and a missing leader; since 3.4.
     pub errors: Vec<String>,
+}
+
+/// Whether a downgrade of the cluster is enabled. etcd ends it once every member runs the target's minor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Downgrade {
+    /// None is.
+    Disabled,
+    /// One is: the leader lowers the cluster version, and each member the version of its files.
+    Enabled {
+        /// The cluster version that members go down to, with patch 0.
+        target: Version,
+    },
 }
 
 /// An alarm that stands.
@@ -112,12 +126,25 @@ impl Status {
             },
             db_quota: Some(bytes(answer.db_size_quota())?).filter(|bytes| *bytes > 0),
             storage_version: Some(answer.storage_version().to_owned()).filter(|version| !version.is_empty()),
+            downgrade: answer.downgrade_info().map(Downgrade::read).transpose()?,
             errors: answer.errors().to_vec(),
             position: Position {
                 term: RaftTerm(answer.raft_term()),
                 ..position
             },
             version,
+        })
+    }
+}
+
+impl Downgrade {
+    fn read(info: &DowngradeInfo) -> Result<Self, String> {
+        if !info.enabled() {
+            return Ok(Self::Disabled);
+        }
+        let target = info.target_version().parse();
+        Ok(Self::Enabled {
+            target: target.map_err(|error| format!("the target of the downgrade: {error}"))?,
         })
     }
 }
@@ -144,7 +171,7 @@ impl AlarmKind {
 
 #[cfg(test)]
 mod tests {
-    use etcd_client::proto::{PbResponseHeader, PbStatusResponse};
+    use etcd_client::proto::{PbDowngradeInfo, PbResponseHeader, PbStatusResponse};
 
     use super::*;
 
@@ -170,6 +197,26 @@ mod tests {
         let new = Status::read(&answer("3.4.44")).expect("a status");
         assert_eq!((new.db_in_use, new.applied), (Some(0), Some(RaftIndex(0))));
         assert_eq!((new.leader, new.storage_version), (None, None));
+    }
+
+    #[test]
+    fn a_downgrade_is_enabled_disabled_or_not_told() {
+        let told = |info: Option<(bool, &str)>| {
+            let mut answer = answer("3.6.16");
+            answer.0.downgrade_info = info.map(|(enabled, target)| PbDowngradeInfo {
+                enabled,
+                target_version: target.to_owned(),
+            });
+            Status::read(&answer).map(|status| status.downgrade)
+        };
+        assert_eq!(told(None), Ok(None));
+        assert_eq!(told(Some((false, ""))), Ok(Some(Downgrade::Disabled)));
+        let target = Version::of(crate::version::Minor::V3_5, 0);
+        assert_eq!(
+            told(Some((true, "3.5.0"))),
+            Ok(Some(Downgrade::Enabled { target }))
+        );
+        assert!(told(Some((true, ""))).is_err());
     }
 
     #[test]

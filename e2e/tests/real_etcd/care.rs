@@ -11,7 +11,7 @@ use etcd_operator_etcd::flags::FirstState;
 use etcd_operator_etcd::id::Revision;
 use etcd_operator_etcd::policy::Feature;
 use etcd_operator_etcd::rejection::Rejection;
-use etcd_operator_etcd::status::AlarmKind;
+use etcd_operator_etcd::status::{AlarmKind, Downgrade};
 use etcd_operator_etcd::version::Version;
 
 use crate::etcds::{Fleet, LIMIT};
@@ -84,8 +84,8 @@ async fn a_status_has_every_field_that_its_minor_sends() -> Result<()> {
         }
         if !Feature::StatusOfStorage.is_in(&number) {
             assert_eq!(
-                (status.storage_version, status.db_quota),
-                (None, None),
+                (status.storage_version, status.downgrade, status.db_quota),
+                (None, None, None),
                 "{version:?}"
             );
             continue;
@@ -144,14 +144,16 @@ async fn downgrade_is_told(fleet: &Fleet) -> Result<()> {
     let mut client = etcd_client::Client::connect([fleet.client_url(0).to_string()], None)
         .await?
         .maintenance_client();
-    let told = |status: &etcd_client::StatusResponse| {
-        let info = status.downgrade_info();
-        info.map(|info| (info.enabled(), info.target_version().to_owned()))
-    };
-    assert_eq!(told(&client.status().await?), Some((false, String::new())));
+    let member = fleet.client(0).await?;
+    assert_eq!(member.status().await?.downgrade, Some(Downgrade::Disabled));
     client.downgrade(DowngradeOptions::Enable(older.clone())).await?;
-    assert_eq!(told(&client.status().await?), Some((true, older)));
+    let target = older.parse()?;
+    assert_eq!(
+        member.status().await?.downgrade,
+        Some(Downgrade::Enabled { target })
+    );
     client.downgrade(DowngradeOptions::Cancel).await?;
+    assert_eq!(member.status().await?.downgrade, Some(Downgrade::Disabled));
     Ok(())
 }
 

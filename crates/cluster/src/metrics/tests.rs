@@ -140,6 +140,7 @@ fn status(raft_index: u64, size: u64, in_use: Option<u64>, quota: Option<u64>) -
         db_in_use: in_use,
         db_quota: quota,
         storage_version: None,
+        downgrade: None,
         errors: Vec::new(),
     }
 }

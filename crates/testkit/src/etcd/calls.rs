@@ -5,7 +5,7 @@ use etcd_operator_etcd::id::{MemberId, RaftIndex, RaftTerm, Revision};
 use etcd_operator_etcd::membership::{Member, Role};
 use etcd_operator_etcd::policy::Feature;
 use etcd_operator_etcd::rejection::Rejection;
-use etcd_operator_etcd::status::{Position, Status};
+use etcd_operator_etcd::status::{Downgrade, Position, Status};
 use tokio::sync::oneshot;
 
 use super::Etcds;
@@ -86,6 +86,7 @@ impl World {
             db_in_use: has(Feature::DetailedStatus).then(|| running.applied.bytes_in_use()),
             db_quota: has_storage.then(|| start.quota.unwrap_or(NO_QUOTA)),
             storage_version: storage.map(|version| format!("{}.{}.0", version.major, version.minor)),
+            downgrade: has_storage.then_some(Downgrade::Disabled),
             errors,
         })
     }

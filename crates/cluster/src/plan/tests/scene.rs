@@ -310,6 +310,7 @@ impl Scene {
             db_in_use: None,
             db_quota: None,
             storage_version: None,
+            downgrade: None,
             errors: Vec::new(),
         });
         if let Some(pod) = &mut observed_member.pod {
