@@ -1,4 +1,4 @@
-//! Tables of steps between versions.
+//! Tables of ways between versions.
 
 use super::*;
 
@@ -8,126 +8,133 @@ fn versions(text: &str) -> Vec<Version> {
         .collect()
 }
 
-const DOWN: Allowed = Allowed {
-    downgrade: true,
-    auth: false,
-};
+fn named(text: &str) -> Result<IntermediateVersions, IntermediateVersionError> {
+    IntermediateVersions::new(versions(text))
+}
 
-fn check(running: &str, target: &str, allowed: Allowed) -> String {
-    match next(&versions(running), &target.parse().expect(target), allowed) {
-        Ok(Step::Done) => "done".to_owned(),
-        Ok(Step::Patch(version)) => format!("patch {version}"),
-        Ok(Step::Upgrade(version)) => format!("up {version}"),
-        Ok(Step::DowngradeByRequest(version)) => format!("down {version}"),
-        Ok(Step::DowngradeByFlag(version)) => format!("down by flag {version}"),
+fn check_with(running: &str, target: &str, intermediate: &IntermediateVersions) -> String {
+    match path(&versions(running), &target.parse().expect(target), intermediate) {
+        Ok(path) => {
+            let texts: Vec<_> = path.versions().map(ToString::to_string).collect();
+            texts.join(" ")
+        }
         Err(why) => format!("no: {why}"),
     }
 }
 
+fn check(running: &str, target: &str) -> String {
+    check_with(running, target, &IntermediateVersions::default())
+}
+
 #[test]
-fn one_minor_at_a_time_over_the_newest_patches_on_the_way() {
-    for (running, target, step) in [
-        ("3.6.16 3.6.16 3.6.16", "3.6.16", "done"),
-        ("3.6.15 3.6.16 3.6.16", "3.6.16", "patch 3.6.16"),
-        ("3.6.16", "3.6.14", "patch 3.6.14"),
-        ("3.6.16", "3.7.3", "up 3.7.3"),
-        ("3.4.23", "3.6.16", "up 3.5.35"),
-        ("3.2.25", "3.7.3", "up 3.3.27"),
-        ("3.5.35", "3.6.16", "up 3.6.16"),
-        ("3.5.26", "3.7.3", "up 3.6.16"),
+fn one_minor_version_at_a_time_through_the_newest_patches() {
+    for (running, target, way) in [
+        ("", "3.6.16", "3.6.16"),
+        ("3.6.16 3.6.16 3.6.16", "3.6.16", "3.6.16"),
+        ("3.6.15 3.6.16 3.6.16", "3.6.16", "3.6.16"),
+        ("3.6.16 3.6.16", "3.6.1", "3.6.1"),
+        ("3.5.35 3.5.35", "3.6.15", "3.6.15"),
+        ("3.5.35 3.6.16", "3.6.16", "3.6.16"),
+        ("3.4.44", "3.7.3", "3.5.35 3.6.16 3.7.3"),
+        ("3.2.25", "3.4.44", "3.3.27 3.4.44"),
+        ("3.4.44 3.5.35", "3.7.3", "3.5.35 3.6.16 3.7.3"),
     ] {
-        assert_eq!(
-            check(running, target, Allowed::default()),
-            step,
-            "{running} {target}"
-        );
+        assert_eq!(check(running, target), way, "{running} {target}");
     }
 }
 
 #[test]
-fn three_five_goes_on_only_when_every_member_runs_a_patch_from_which_it_is_safe() {
-    for (running, step) in [
-        ("3.5.21 3.5.21 3.5.21", "patch 3.5.35"),
-        ("3.5.35 3.5.35 3.5.25", "patch 3.5.35"),
-        ("3.5.26 3.5.35 3.5.35", "up 3.6.16"),
-        ("3.6.1 3.5.21 3.5.35", "patch 3.5.35"),
-        ("3.6.16 3.5.26 3.5.26", "up 3.6.16"),
+fn a_patch_below_the_floor_is_left_before_its_minor_version() {
+    for (running, target, way) in [
+        ("3.5.21 3.5.21 3.5.21", "3.6.16", "3.5.35 3.6.16"),
+        ("3.5.35 3.5.35 3.5.25", "3.7.3", "3.5.35 3.6.16 3.7.3"),
+        ("3.5.26 3.5.26 3.5.26", "3.6.16", "3.6.16"),
+        ("3.6.10", "3.7.3", "3.6.16 3.7.3"),
+        ("3.6.11", "3.7.3", "3.7.3"),
+        // The one that is ahead returns, so that no member skips the patch.
+        ("3.6.16 3.5.21 3.5.35", "3.6.16", "3.5.35 3.6.16"),
     ] {
-        assert_eq!(check(running, "3.6.16", Allowed::default()), step, "{running}");
+        assert_eq!(check(running, target), way, "{running} {target}");
     }
 }
 
 #[test]
-fn a_step_that_has_begun_ends_on_one_side_or_the_other() {
-    for (target, allowed, step) in [
-        ("3.6.16", Allowed::default(), "up 3.6.16"),
-        ("3.7.3", Allowed::default(), "up 3.6.16"),
-        ("3.5.35", Allowed::default(), "patch 3.5.35"),
-        ("3.4.44", DOWN, "patch 3.5.35"),
-    ] {
-        assert_eq!(check("3.6.16 3.5.35 3.5.35", target, allowed), step, "{target}");
-    }
-    assert!(check("3.6.16 3.5.35", "3.4.44", Allowed::default()).contains("allowDowngrade"));
-    assert!(check("3.7.3 3.5.35", "3.7.3", DOWN).contains("more than one minor apart"));
+fn while_two_minor_versions_run_the_lower_one_can_be_returned_to() {
+    assert_eq!(check("3.6.16 3.5.35 3.5.35", "3.5.35"), "3.5.35");
+    assert_eq!(check("3.6.16 3.5.35 3.5.35", "3.5.30"), "3.5.30");
+    let refused = check("3.6.16 3.6.16 3.6.16", "3.5.35");
+    assert_eq!(
+        refused,
+        "no: every member runs etcd 3.6.16 or newer, and etcd 3.5.35 may not read their files: set spec.version to 3.6.16, or restore a backup that was made before the upgrade into a new EtcdCluster"
+    );
+    assert!(check("3.6.16 3.5.35", "3.4.44").starts_with("no: every member runs etcd 3.5.35"));
 }
 
 #[test]
-fn the_way_back_needs_the_users_word_and_a_version_that_reads_the_files() {
-    for (running, target, step) in [
-        ("3.7.3", "3.6.16", "down 3.6.16"),
-        ("3.7.3", "3.5.35", "down 3.6.16"),
-        ("3.6.16", "3.5.35", "down 3.5.35"),
-        ("3.5.35", "3.4.44", "down by flag 3.4.44"),
+fn what_is_unknown_or_too_far_apart_leads_nowhere() {
+    assert_eq!(
+        check("3.7.3 3.5.35", "3.7.3"),
+        "no: members run etcd 3.5.35 and 3.7.3, more than one minor version apart"
+    );
+    assert_eq!(
+        check("3.8.0", "3.6.16"),
+        "no: a member runs etcd 3.8.0, which this version of the operator does not know"
+    );
+    assert!(check("3.4.44", "3.5.2").ends_with("take 3.5.35"));
+    assert!(check("3.6.16", "3.8.0").starts_with("no: etcd 3.8.0 is not known"));
+}
+
+#[test]
+fn an_installation_names_other_versions_on_the_way() {
+    let others = named("3.5.30 3.6.12").expect("versions that can be used");
+    assert_eq!(check_with("3.4.44", "3.7.3", &others), "3.5.30 3.6.12 3.7.3");
+    assert_eq!(check_with("3.5.21", "3.6.16", &others), "3.5.30 3.6.16");
+    for (version, why) in [
+        (
+            "3.5.25",
+            "etcd 3.5.25 is too old to go on from: 3.5.26 or newer is needed before the next minor version",
+        ),
+        (
+            "3.6.10",
+            "etcd 3.6.10 is too old to go on from: 3.6.11 or newer is needed before the next minor version",
+        ),
     ] {
-        assert_eq!(check(running, target, DOWN), step, "{running} {target}");
-        let unasked = check(running, target, Allowed::default());
-        assert!(unasked.contains("updates.allowDowngrade"), "{unasked}");
+        let error = named(version).expect_err(version);
+        assert_eq!(error.to_string(), why);
     }
-    for (running, target) in [
-        ("3.5.35", "3.4.30"),
-        ("3.5.35", "3.3.27"),
-        ("3.4.44", "3.3.27"),
-        ("3.3.27", "3.2.32"),
-    ] {
-        let refused = check(running, target, DOWN);
+    assert_eq!(
+        named("3.5.30 3.5.35"),
+        Err(IntermediateVersionError::Twice(Minor::V3_5))
+    );
+    for refused in ["3.5.2", "3.8.0", "3.6.0-rc.1"] {
         assert!(
-            refused.contains("cannot read the files"),
-            "{running} {target}: {refused}"
+            matches!(named(refused), Err(IntermediateVersionError::Refused(_))),
+            "{refused}"
         );
     }
-    let with_auth = Allowed {
-        downgrade: true,
-        auth: true,
-    };
-    assert!(check("3.5.35", "3.4.44", with_auth).contains("authentication"));
-    assert_eq!(check("3.6.16", "3.5.35", with_auth), "down 3.5.35");
 }
 
 #[test]
-fn what_is_unknown_or_refused_leads_nowhere() {
-    assert!(check("", "3.6.16", DOWN).contains("no member says"));
-    assert!(check("3.8.0", "3.6.16", DOWN).contains("3.8.0"));
-    assert!(check("3.4.44", "3.5.2", DOWN).contains("take 3.5.35"));
-    assert!(check("3.6.16", "3.8.0", DOWN).contains("3.2 to 3.7"));
-}
-
-#[test]
-fn from_every_version_the_newest_is_reached_and_no_minor_is_skipped() {
+fn from_every_version_the_newest_is_reached_and_no_minor_version_is_skipped() {
+    let target = newest(Minor::V3_7);
     for minor in Minor::ALL {
         let mut running = Version::of(minor, if minor == Minor::V3_5 { 3 } else { 0 });
-        let target = newest(Minor::V3_7);
-        let mut steps = 0;
-        loop {
-            let step = next(std::slice::from_ref(&running), &target, Allowed::default());
-            let reached = match step.expect("a step") {
-                Step::Done => break,
-                Step::Patch(version) if version.minor == running.minor => version,
-                Step::Upgrade(version) if version.minor == running.minor + 1 => version,
-                other => panic!("{running}: {other:?}"),
-            };
-            running = reached;
-            steps += 1;
-            assert!(steps <= 8, "{minor}");
+        let way = path(
+            std::slice::from_ref(&running),
+            &target,
+            &IntermediateVersions::default(),
+        );
+        let way = way.expect("a way");
+        for version in way.versions() {
+            assert!(
+                version.minor <= running.minor + 1,
+                "{minor}: {running} to {version}"
+            );
+            assert!(
+                version.minor == running.minor || running.patch >= floor(Minor::of(&running).expect("known")),
+                "{minor}: {running} to {version}"
+            );
+            running = version.clone();
         }
         assert_eq!(running, target);
     }
