@@ -131,7 +131,7 @@ impl Line {
                 world.is_no_learner(process)?;
                 world.may_add(process, role).map_err(no)?;
                 let second = Some(world.now);
-                Ok(Member {
+                Ok::<Member, Cause>(Member {
                     id: ids::member(urls, "", second),
                     name: None,
                     peer_urls: urls.to_vec(),
@@ -377,7 +377,7 @@ impl Port for Line {
             self.judged(process, StepKind::Defragment);
             let bytes = self.etcds.with(|world| {
                 world.is_no_learner(process)?;
-                Ok(world.running(process).ok_or_else(gone)?.applied.bytes)
+                Ok::<u64, Cause>(world.running(process).ok_or_else(gone)?.applied.bytes)
             })?;
             tokio::time::sleep(Duration::from_millis(bytes * 1000 / BYTES_A_SECOND + 5)).await;
             self.etcds.with(|world| {
