@@ -8,9 +8,10 @@ mod reason;
 use std::fmt;
 
 use etcd_operator_api::names::{ANNOTATION_ADOPT, ANNOTATION_REPLACE};
-use etcd_operator_api::refusal::bounded;
+use etcd_operator_api::refusal::{Refusal, bounded};
 use etcd_operator_etcd::error::OwnCertificateFault;
 use etcd_operator_etcd::id::ClusterId;
+use etcd_operator_etcd::policy::UpgradeRefusal;
 use etcd_operator_etcd::status::AlarmKind;
 
 use crate::observed_state::{Digest, MembershipFailure, QueryResult, ServerCertificateFault};
@@ -100,12 +101,21 @@ pub enum Blocker {
         /// The member.
         member: String,
     },
-    /// The spec asks for another minor version than the members run.
-    OtherMinorVersion {
-        /// A version that runs.
-        running: String,
-        /// The version in the spec.
-        wanted: String,
+    /// No way leads from the versions that run to the one in the spec.
+    VersionNotReachable(UpgradeRefusal),
+    /// Members run other versions on their way to the one in the spec, and the spec names one image for all.
+    OneImageForAllVersions {
+        /// The image.
+        image: String,
+        /// The versions on the way.
+        versions: Vec<String>,
+    },
+    /// A version on the way to the one in the spec does not have what the spec asks for.
+    SettingUnknownOnTheWay {
+        /// The version.
+        version: String,
+        /// What it does not have.
+        refusal: Refusal,
     },
     /// The image of the pod template holds another minor version than the spec names.
     ImageVersionDiffers {
@@ -181,7 +191,9 @@ impl Blocker {
             Self::KeptVolumesDiffer { .. } => BlockerReason::KeptVolumesDiffer,
             Self::TemplateIncarnation => BlockerReason::TemplateIncarnation,
             Self::TemplateNotApplied { .. } => BlockerReason::TemplateNotApplied,
-            Self::OtherMinorVersion { .. } => BlockerReason::OtherMinorVersion,
+            Self::VersionNotReachable(_) => BlockerReason::VersionNotReachable,
+            Self::OneImageForAllVersions { .. } => BlockerReason::OneImageForAllVersions,
+            Self::SettingUnknownOnTheWay { .. } => BlockerReason::SettingUnknownOnTheWay,
             Self::ImageVersionDiffers { .. } => BlockerReason::ImageVersionDiffers,
             Self::QuotaTooSmall { .. } => BlockerReason::QuotaTooSmall,
             Self::EncryptionSwitched => BlockerReason::EncryptionSwitched,
@@ -339,9 +351,15 @@ impl fmt::Display for Blocker {
                 f,
                 "the StatefulSet has not accepted the template that {member} is to be re-created from: see the condition Applied"
             ),
-            Self::OtherMinorVersion { running, wanted } => write!(
+            Self::VersionNotReachable(refusal) => write!(f, "{refusal}"),
+            Self::OneImageForAllVersions { image, versions } => write!(
                 f,
-                "the spec asks for etcd {wanted} and members run {running}: this version of the operator changes the patch version only; set spec.version back to the minor version that runs"
+                "members run etcd {} on the way, and spec.image is {image}: set spec.repository and spec.version in its place",
+                versions.join(", then ")
+            ),
+            Self::SettingUnknownOnTheWay { version, refusal } => write!(
+                f,
+                "etcd {version}, which members are to run, does not accept the spec: {refusal}"
             ),
             Self::ImageVersionDiffers {
                 member,

@@ -27,7 +27,7 @@ use etcd_operator_api::{
 };
 use etcd_operator_etcd::{
     policy::{self, DEFAULT_MINOR, Verdict},
-    version::Version,
+    version::{Minor, Version},
 };
 use serde_json::json;
 
@@ -50,6 +50,8 @@ const UNBUILT: &[Unbuilt] = &[
 const REPLACE_AFTER: Duration = Duration::from_mins(5);
 /// How long a restarted member may make no progress where the user does not say.
 const PROGRESS_DEADLINE: Duration = Duration::from_mins(10);
+/// How long updated members must be ready before the last one of the lower minor version goes, where the user does not say.
+const MIN_READY: Duration = Duration::from_secs(30);
 
 /// What an `EtcdCluster` asks for.
 #[derive(Clone, Debug, PartialEq)]
@@ -156,6 +158,8 @@ pub struct Updates {
     pub strategy: UpdateStrategy,
     /// How long a restarted member may make no progress before the rollout counts as stalled.
     pub progress_deadline: Duration,
+    /// How long updated members must be ready before the last one of the lower minor version is restarted.
+    pub min_ready: Duration,
 }
 
 impl Desired {
@@ -232,8 +236,15 @@ pub fn desired(cluster: &EtcdCluster) -> Result<Desired, Vec<Refusal>> {
                 awaits_restore: spec.bootstrap.as_ref().is_some_and(|boot| boot.await_restore),
                 without_effect: notes,
             };
-            let version = desired.version(recorded_version(cluster).as_ref());
-            let refused = build::validate_template(&desired, &version);
+            let recorded = recorded_version(cluster);
+            let target = desired.version(recorded.as_ref());
+            // What another minor version lacks keeps a running cluster from that, and from nothing else.
+            let has_formed = cluster
+                .status
+                .as_ref()
+                .is_some_and(|status| status.cluster_id.is_some());
+            let running = recorded.filter(|running| has_formed && Minor::of(running) != Minor::of(&target));
+            let refused = build::validate_template(&desired, running.as_ref().unwrap_or(&target));
             if refused.is_empty() {
                 Ok(desired)
             } else {
@@ -362,10 +373,13 @@ fn to_version(version: EtcdVersion) -> Version {
 
 fn updates(spec: &EtcdClusterSpec) -> Updates {
     let policy = spec.updates.as_ref();
-    let seconds = policy.and_then(|policy| u64::try_from(policy.progress_deadline_seconds?).ok());
+    let seconds = |seconds: Option<i32>| u64::try_from(seconds?).ok().map(Duration::from_secs);
+    let deadline = policy.and_then(|policy| seconds(policy.progress_deadline_seconds));
+    let min_ready = policy.and_then(|policy| seconds(policy.min_ready_seconds));
     Updates {
         strategy: policy.map_or(UpdateStrategy::Automatic, |policy| policy.strategy),
-        progress_deadline: seconds.map_or(PROGRESS_DEADLINE, Duration::from_secs),
+        progress_deadline: deadline.unwrap_or(PROGRESS_DEADLINE),
+        min_ready: min_ready.unwrap_or(MIN_READY),
     }
 }
 

@@ -10,6 +10,7 @@ pub mod blocker;
 pub mod build;
 pub mod desired;
 pub mod metrics;
+mod next_version;
 mod observe;
 pub mod observed_state;
 pub mod pending_operation;

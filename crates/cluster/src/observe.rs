@@ -29,11 +29,13 @@ use crate::build::{
     CLUSTER_UID, RestartRequests, StateAnnotations, StoredTemplates, has_single_success_probe, spec_hash,
 };
 use crate::desired::Desired;
+use crate::next_version::next_version;
 use crate::observed_state::{
     Claim, ObservedCluster, ObservedMember, ObservedStatefulSet, Ordinal, QueryResult, WantedTemplate,
     kube_objects,
 };
 use crate::persisted_state::{PersistedState, Rollout};
+use crate::plan::{ClusterView, is_next_minor};
 use crate::reconcile::Deps;
 
 pub use members::MemberProbes;
@@ -113,7 +115,7 @@ pub async fn observe(
         claims::reread_uncertain(&desired, &key, &mut members, &persisted, deps).await?;
     }
     let restart = restart_requests(cluster, stored.as_deref(), persisted.rollout.as_ref());
-    let wanted_version = desired.version(template_version(stored.as_deref()).as_ref());
+    let template_version = template_version(stored.as_deref());
     let created = cluster.metadata.creation_timestamp.as_ref();
     let restore_request = requested_restore(cluster);
     let request = restore_request.as_ref().ok().and_then(Option::as_ref);
@@ -122,7 +124,14 @@ pub async fn observe(
         restore_requester::is_requester_present(request, &persisted, &key, deps).await?;
     let next_restore =
         restore_requester::find_next_restore(is_requester_present, &persisted, &key, deps).await?;
-    let observed = ObservedCluster {
+    let recorded = cluster
+        .status
+        .iter()
+        .flat_map(|status| status.member_status.iter().flatten());
+    let recorded_versions = recorded
+        .filter_map(|member| Some((ordinal(&member.name)?, member.version.as_deref()?.parse().ok()?)))
+        .collect();
+    let mut observed = ObservedCluster {
         now: deps.clock.now(),
         instance: deps.instance.clone(),
         uid,
@@ -137,8 +146,10 @@ pub async fn observe(
         is_requester_present,
         next_restore,
         wanted: WantedTemplate {
-            spec_hash: spec_hash(&desired, &wanted_version, &restart),
-            version: wanted_version,
+            spec_hash: String::new(),
+            version: desired.version(template_version.as_ref()),
+            later_versions: Vec::new(),
+            version_blocker: None,
             is_restart_requested: stored
                 .as_deref()
                 .is_some_and(|stored| stored.restart_requests().annotated != restart.annotated),
@@ -147,6 +158,8 @@ pub async fn observe(
         },
         set: observed_set,
         members,
+        recorded_versions,
+        cluster_version: None,
         membership: probes.membership.clone(),
         local_membership: probes.local_membership.clone(),
         alarms: probes.alarms.clone(),
@@ -156,6 +169,17 @@ pub async fn observe(
         unfenced: BTreeSet::new(),
         desired,
     };
+    let next = next_version(&observed, template_version.as_ref(), &deps.intermediate_versions);
+    observed.wanted = WantedTemplate {
+        spec_hash: spec_hash(&observed.desired, &next.version, &restart),
+        version: next.version,
+        later_versions: next.later,
+        version_blocker: next.blocker,
+        ..observed.wanted
+    };
+    if is_next_minor(&ClusterView::new(&observed)) {
+        observed.cluster_version = probes.cluster_version().await;
+    }
     Ok(Observation {
         observed,
         probes,

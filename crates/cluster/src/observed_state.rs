@@ -28,6 +28,7 @@ pub use member::{Claim, Container, End, EndCause, Fetch, FetchFailure, ObservedM
 pub use ordinal::Ordinal;
 pub use permit_delivery::PermitDelivery;
 
+use crate::blocker::Blocker;
 use crate::desired::Desired;
 use crate::persisted_state::PersistedState;
 
@@ -68,6 +69,10 @@ pub struct ObservedCluster {
     pub set: Option<ObservedStatefulSet>,
     /// What there is of each member, by its place.
     pub members: BTreeMap<Ordinal, ObservedMember>,
+    /// The version that each member was last seen to run.
+    pub recorded_versions: BTreeMap<Ordinal, Version>,
+    /// The version that the members agree to behave as; asked only before a newer minor version, none if nobody told.
+    pub cluster_version: Option<Version>,
     /// Who the members are.
     pub membership: Membership,
     /// The members as the only voter that there was has them by itself, where no quorum can tell.
@@ -89,8 +94,12 @@ pub struct ObservedCluster {
 pub struct WantedTemplate {
     /// Its spec hash.
     pub spec_hash: String,
-    /// The version of etcd in it.
+    /// The version of etcd in it: the next one on the way to what the spec asks for.
     pub version: Version,
+    /// The versions after it; the last one is what the spec asks for.
+    pub later_versions: Vec<Version>,
+    /// Why the version that the spec asks for cannot be reached.
+    pub version_blocker: Option<Blocker>,
     /// The last request by `kubectl rollout restart` that counts, if there ever was one.
     pub restarted_at: Option<String>,
     /// Whether an annotation asks for a restart that the present template was not made for.
@@ -167,6 +176,13 @@ pub enum MembershipFailure {
         /// Whose member it is.
         cluster: ClusterId,
     },
+}
+
+impl WantedTemplate {
+    /// The version that the spec asks for.
+    pub fn target(&self) -> &Version {
+        self.later_versions.last().unwrap_or(&self.version)
+    }
 }
 
 impl ObservedCluster {

@@ -49,7 +49,8 @@ pub use evidence::{Evidence, evidence};
 pub use layout::{FetchContainer, ObjectLayout, TemplateChange};
 pub use restore::member_restore_statuses;
 pub use rollout::{
-    DEFAULT_QUOTA, Departure, OtherVoters, PendingCause, RolloutState, is_incomplete, outdated_pods,
+    DEFAULT_QUOTA, Departure, OtherVoters, PendingCause, RolloutState, is_incomplete, is_next_minor,
+    member_versions, outdated_pods, stuck_pods,
 };
 
 /// What to do next.

@@ -16,6 +16,7 @@ use etcd_operator_api::{
     EtcdBackup, EtcdCluster, EtcdClusterStatus,
     scope::{self, ScopeRule},
 };
+use etcd_operator_etcd::policy::IntermediateVersions;
 use etcd_operator_runtime::{
     apply::Applier,
     clock::SharedClock,
@@ -82,6 +83,8 @@ pub struct Deps {
     pub operator_image: Result<OperatorImage, NoOperatorImage>,
     /// How many clusters have their members restarted at once.
     pub max_concurrent_rollouts: usize,
+    /// The versions that members go through on their way to a later minor version.
+    pub intermediate_versions: IntermediateVersions,
     /// Tells the time.
     pub clock: SharedClock,
 }

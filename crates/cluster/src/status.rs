@@ -128,6 +128,7 @@ pub fn status(
             unready: summary.unready,
         },
         current_version: summary.version.unwrap_or(before.current_version),
+        version: rollout::version_text(&view, plan, before.version),
         target_version: match plan.explanation.reason {
             // Whoever brings its data must know what they have to suit.
             Reason::AwaitingRestore => desired.version(None).to_string(),

@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, ffi::OsString, net::SocketAddr};
 use clap::{ArgAction, Args, CommandFactory as _, Parser, Subcommand, ValueEnum, error::ErrorKind};
 use etcd_operator_api::scope::ScopeRule;
 use etcd_operator_cluster::build::OperatorImage;
+use etcd_operator_etcd::policy::IntermediateVersions;
 use etcd_operator_runtime::informer::Scope;
 
 use crate::dry_run::RestoreArgs;
@@ -136,6 +137,10 @@ pub struct ManagerArgs {
     /// The maximum number of EtcdClusters whose members are restarted at the same time, one member each. Further changes wait.
     #[arg(long, env = "ETCD_OPERATOR_MAX_CONCURRENT_ROLLOUTS", value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     pub max_concurrent_rollouts: u16,
+
+    /// The etcd versions that members run on their way to a later minor version, at most one of each minor version, for example 3.5.35,3.6.16. For other minor versions the newest known one is used.
+    #[arg(long, env = "ETCD_OPERATOR_INTERMEDIATE_VERSIONS", value_name = "VERSIONS", default_value = "", value_parser = values::parse_intermediate_versions)]
+    pub intermediate_versions: IntermediateVersions,
 
     /// The format of logs.
     #[arg(

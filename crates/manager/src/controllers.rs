@@ -14,6 +14,7 @@ use etcd_operator_cluster::{
     build::{NoOperatorImage, OperatorImage},
     ports::MemberClients,
 };
+use etcd_operator_etcd::policy::IntermediateVersions;
 use etcd_operator_restore as restore;
 use etcd_operator_runtime::{
     apply::{Applier, Error, Writable},
@@ -68,6 +69,8 @@ pub struct Shared {
     pub concurrency: usize,
     /// Maximum number of clusters whose members are restarted at the same time.
     pub max_concurrent_rollouts: usize,
+    /// The versions that members go through on their way to a later minor version.
+    pub intermediate_versions: IntermediateVersions,
     /// The slots of concurrent backup Jobs.
     pub job_slots: backup::JobSlots,
     /// Status writes of the controllers, which must not wake them.
@@ -203,6 +206,7 @@ impl Functions {
             instance: shared.instance.clone(),
             operator_image: shared.operator_image.clone(),
             max_concurrent_rollouts: shared.max_concurrent_rollouts,
+            intermediate_versions: shared.intermediate_versions.clone(),
             clock: shared.clock.clone(),
         });
         cluster.metrics().register(&shared.metrics);

@@ -187,6 +187,7 @@ impl Manager {
             liveness: liveness.clone(),
             concurrency: args.concurrency.into(),
             max_concurrent_rollouts: args.max_concurrent_rollouts.into(),
+            intermediate_versions: args.intermediate_versions.clone(),
             job_slots: JobSlots::new(args.max_backup_jobs.into()),
             own_writes: OwnWritesByKind::default(),
         };

@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 
 use etcd_operator_cluster::build::OperatorImage;
+use etcd_operator_etcd::policy::IntermediateVersions;
+use etcd_operator_etcd::version::Version;
 use tracing_subscriber::EnvFilter;
 
 /// Default name of the Lease.
@@ -32,6 +34,13 @@ fn parse_bool(text: &str, default: bool) -> Result<bool, String> {
         "false" => Ok(false),
         _ => Err("must be true or false".to_owned()),
     }
+}
+
+/// Parses the versions that members run on their way, separated by commas.
+pub(crate) fn parse_intermediate_versions(text: &str) -> Result<IntermediateVersions, String> {
+    let named = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+    let versions: Result<Vec<Version>, _> = named.map(str::parse).collect();
+    IntermediateVersions::new(versions.map_err(|error| error.to_string())?).map_err(|error| error.to_string())
 }
 
 /// Parses the name of a namespace, or an empty string.

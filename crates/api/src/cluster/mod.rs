@@ -53,7 +53,7 @@ pub const DEFAULT_REPOSITORY: &str = "quay.io/coreos/etcd";
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase", description = "Current phase of the cluster"),
     printcolumn(name = "Ready", type_ = "string", json_path = ".status.readyMembers", description = "Ready members of the desired members"),
     printcolumn(name = "Updated", type_ = "string", json_path = ".status.updatedMembers", description = "Members with the current pod template"),
-    printcolumn(name = "Version", type_ = "string", json_path = ".status.currentVersion", description = "etcd version that all members run"),
+    printcolumn(name = "Version", type_ = "string", json_path = ".status.version", description = "etcd version of the members, and the target while it changes"),
     printcolumn(name = "Leader", type_ = "string", json_path = ".status.leader", description = "Member that is the raft leader"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp", description = "Time since the object was created"),
     printcolumn(name = "Size", type_ = "integer", json_path = ".spec.size", priority = 1, description = "Desired number of members"),

@@ -73,6 +73,11 @@ pub struct UpdatePolicy {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new("self >= 30 && self <= 86400").message("updates.progressDeadlineSeconds must be 30 to 86400; for example: progressDeadlineSeconds: 600"))]
     pub progress_deadline_seconds: Option<i32>,
+    /// Seconds for which the updated members must be ready before the last member of the lower minor version is restarted.
+    /// Until then, setting the version back reverses the upgrade. Default: 30.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = Rule::new("self >= 0 && self <= 86400").message("updates.minReadySeconds must be 0 to 86400; for example: minReadySeconds: 30"))]
+    pub min_ready_seconds: Option<i32>,
     /// Whether the version may be lowered by one minor version, if etcd supports it. Not implemented yet: an EtcdCluster that sets it is refused.
     #[serde(default)]
     pub allow_downgrade: bool,

@@ -44,12 +44,15 @@ pub struct EtcdClusterStatus {
     /// Names of the ready and the unready members.
     #[serde(default)]
     pub members: MembersStatus,
-    /// etcd version that all members run.
+    /// Lowest etcd version that a member runs.
     #[serde(default)]
     pub current_version: String,
     /// etcd version that is being rolled out; empty otherwise.
     #[serde(default)]
     pub target_version: String,
+    /// etcd version of the members as text: the lowest that runs, and the target after an arrow while the version changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
     /// Generation of the spec that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
@@ -199,6 +202,10 @@ pub struct RolloutStatus {
     /// Member that is being restarted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current: Option<RolloutMember>,
+    /// Whether setting the version back returns the members to the lower minor version. It is false once the last of them is
+    /// restarted, and not set before a minor version changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reversible: Option<bool>,
     /// When the change was first seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Time>,

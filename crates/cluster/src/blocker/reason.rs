@@ -103,12 +103,12 @@ reasons! {
         "Repair the other voters.";
     NoQuorum(Waiting): "A voter responds, and too few others do.",
         "Repair the other voters.";
+    OneImageForAllVersions(User): "The way to the version in the spec leads through other versions, and the spec names one image for all of them.",
+        "Set `spec.repository` and `spec.version` in place of `spec.image`.";
     OnlyVoter(User): "The only voter cannot be removed.",
         "Increase `spec.size` first.";
     OtherClusterResponds(User): "Another etcd cluster responds at the addresses of this one.",
         "Find out which cluster uses the addresses, and stop it.";
-    OtherMinorVersion(User): "The spec asks for another minor version than the members run.",
-        "Set `spec.version` back to the minor version that runs. This version of the operator changes the patch version only.";
     PermitUnused(Waiting): "A member may start and has not started.",
         "Nothing, unless it lasts. Then look at the log of its pod.";
     PodMissing(Waiting): "A member has no pod.",
@@ -137,6 +137,8 @@ reasons! {
         "Delete the EtcdRestore and create another one.";
     ServerCertificateRejected(User): "Members do not accept the certificate of one of them, so none can join the others.",
         "Correct the Secret that the message names, as it says.";
+    SettingUnknownOnTheWay(User): "A version on the way to the one in the spec does not accept a setting of the spec, for example a flag.",
+        "Remove the setting, or use what the newer version has instead of it after the upgrade.";
     StopUnconfirmed(User): "An old pod may still run, because its node does not confirm that it has stopped.",
         "Repair or delete the node.";
     TemplateIncarnation(Waiting): "The pod template does not have the incarnation of the kept volumes yet.",
@@ -153,6 +155,8 @@ reasons! {
         "Correct the annotation. It takes UIDs, not names.";
     UnmanagedMember(User): "A member of etcd has no address of this cluster and counts for its quorum.",
         "Unless you added it on purpose, remove it with `etcdctl member remove`.";
+    VersionNotReachable(User): "No way leads from the versions that members run to the one in the spec, for example a lower minor version.",
+        "Set `spec.version` back. For a lower minor version, restore a backup that was made with it into a new EtcdCluster.";
     VolumeInUse(User): "A PersistentVolumeClaim is being deleted, and finalizers hold it.",
         "Find what uses the volume.";
     VolumeNotEmpty(User): "A volume holds data where an empty one is needed.",

@@ -11,6 +11,7 @@ use etcd_operator_etcd::membership::{self as etcd, Member, Unknown};
 use etcd_operator_etcd::policy::Feature;
 use etcd_operator_etcd::status::{Alarm, AlarmKind, Status};
 use etcd_operator_etcd::url::ClientUrl;
+use etcd_operator_etcd::version::Version;
 use etcd_operator_runtime::key::ObjectKey;
 use futures::future::{join, join_all};
 
@@ -44,6 +45,14 @@ pub struct MemberProbes {
     pub connections: BTreeMap<Ordinal, Connection>,
     /// Who told who the members are.
     pub reader: Option<Ordinal>,
+}
+
+impl MemberProbes {
+    /// The version that the members agree to behave as, from whoever told who the members are.
+    pub async fn cluster_version(&self) -> Option<Version> {
+        let connection = self.connections.get(&self.reader?)?;
+        connection.cluster_version().await.ok().flatten()
+    }
 }
 
 /// What one pod answered.

@@ -43,6 +43,9 @@ pub fn read_pod(pod: &core::Pod, node_lost_since: Option<Timestamp>) -> Option<P
         node: spec.node_name.clone(),
         ip: status.pod_ip.as_deref().and_then(|ip| ip.parse().ok()),
         ready: is_ready(pod),
+        ready_since: ready_condition(pod)
+            .filter(|condition| condition.status == "True")
+            .and_then(|condition| Some(condition.last_transition_time.as_ref()?.0)),
         created: meta.creation_timestamp.as_ref().map(|time| time.0),
         deleting,
         incarnation: incarnation.unwrap_or_default(),
@@ -67,13 +70,12 @@ pub fn read_pod(pod: &core::Pod, node_lost_since: Option<Timestamp>) -> Option<P
 
 /// Whether Kubernetes sends clients to a pod.
 pub fn is_ready(pod: &core::Pod) -> bool {
-    let conditions = pod
-        .status
-        .iter()
-        .flat_map(|status| status.conditions.iter().flatten());
-    conditions
-        .filter(|condition| condition.type_ == "Ready")
-        .any(|condition| condition.status == "True")
+    ready_condition(pod).is_some_and(|condition| condition.status == "True")
+}
+
+fn ready_condition(pod: &core::Pod) -> Option<&core::PodCondition> {
+    let mut conditions = pod.status.as_ref()?.conditions.iter().flatten();
+    conditions.find(|condition| condition.type_ == "Ready")
 }
 
 /// What the container that brings the object of a restore does, if there is one.

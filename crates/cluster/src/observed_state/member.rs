@@ -86,6 +86,8 @@ pub struct Pod {
     pub ip: Option<IpAddr>,
     /// Whether Kubernetes sends it clients.
     pub ready: bool,
+    /// Since when it is ready.
+    pub ready_since: Option<Timestamp>,
     /// When it was made.
     pub created: Option<Timestamp>,
     /// Since when it is being deleted.

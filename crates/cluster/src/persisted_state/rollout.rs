@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use crate::observed_state::Ordinal;
 
 /// The change that is rolled out, or was last. A cluster without one was looked after by an operator that rolled nothing
-/// out, so what is pending there waits until somebody asks for it again.
+/// out, so what is pending there waits until the spec is edited or a restart is requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rollout {
     /// The spec hash that members are to have.
@@ -18,6 +18,8 @@ pub struct Rollout {
     pub restarted_at: Option<String>,
     /// The member that is being restarted.
     pub current: Option<RestartedMember>,
+    /// Whether setting the version back returns the members to the lower minor version; none before a minor version changes.
+    pub reversible: Option<bool>,
     /// When the change was first seen.
     pub started_at: Timestamp,
     /// When a member was last restarted, or was done.
@@ -42,6 +44,7 @@ impl Rollout {
             version: version.to_owned(),
             restarted_at: None,
             current: None,
+            reversible: None,
             started_at: now,
             progressed_at: now,
         }
@@ -69,6 +72,7 @@ impl Rollout {
             version: status.target.clone(),
             restarted_at: status.restarted_at.clone(),
             current,
+            reversible: status.reversible,
             started_at: time(&status.started_at),
             progressed_at: time(&status.progressed_at),
         })
@@ -84,6 +88,7 @@ impl Rollout {
                 name: name(current.ordinal),
                 pod_uid: current.pod.clone(),
             }),
+            reversible: self.reversible,
             started_at: Some(Time(self.started_at)),
             progressed_at: Some(Time(self.progressed_at)),
             last_served: None,
@@ -109,6 +114,7 @@ mod tests {
             pod: "pod-uid".to_owned(),
         };
         rollout.set_current(Some(current), now);
+        rollout.reversible = Some(false);
         let text = serde_json::to_string(&rollout.write(|_| "c-2".to_owned())).unwrap();
         let status: RolloutStatus = serde_json::from_str(&text).unwrap();
         assert_eq!(Rollout::read(&status, |_| Some(ordinal)), Some(rollout));

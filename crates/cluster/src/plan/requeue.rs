@@ -22,7 +22,14 @@ pub fn requeue_after(
     rollout: &RolloutState,
 ) -> Duration {
     match reason {
-        Reason::Converged if matches!(rollout, RolloutState::Pending(PendingCause::OtherClusters)) => {
+        Reason::Converged
+            if matches!(
+                rollout,
+                RolloutState::Pending(
+                    PendingCause::OtherClusters | PendingCause::ClusterVersion | PendingCause::StorageVersion
+                )
+            ) =>
+        {
             PATIENCE
         }
         Reason::Converged | Reason::Paused | Reason::Invalid | Reason::Hibernated => IDLE,

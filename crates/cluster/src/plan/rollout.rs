@@ -3,6 +3,7 @@
 //! member, and a corrected one goes on from there.
 
 mod gate;
+mod minor;
 mod stuck;
 mod surge;
 
@@ -19,6 +20,8 @@ use crate::pending_operation::Cause;
 use crate::persisted_state::{PersistedState, RestartedMember, Restore, Rollout};
 
 pub use gate::{DEFAULT_QUOTA, may_update_template};
+pub use minor::{is_next_minor, member_versions, wait_before_last};
+pub use stuck::stuck_pods;
 pub use surge::with_surge_size;
 
 /// How far the current spec has come to the members.
@@ -55,6 +58,10 @@ pub enum PendingCause {
     Hibernated,
     /// The members must be healthy, and no other operation under way.
     Members,
+    /// The cluster does not behave as the minor version that all members run yet.
+    ClusterVersion,
+    /// The files of the members are not of the minor version yet that all members run.
+    StorageVersion,
     /// As many clusters are rolled out as may be at once.
     OtherClusters,
 }
@@ -71,7 +78,7 @@ pub enum Departure {
 /// How far the current spec has come. `persisted` is what is stored with this plan.
 pub fn state(view: &ClusterView<'_>, persisted: &PersistedState) -> RolloutState {
     let observed = view.observed;
-    let is_changed = gate::is_template_changed(view);
+    let is_changed = gate::is_template_changed(view) || !observed.wanted.later_versions.is_empty();
     if observed.set.is_none() || !persisted.has_formed() {
         return RolloutState::Complete;
     }
@@ -99,11 +106,14 @@ pub fn state(view: &ClusterView<'_>, persisted: &PersistedState) -> RolloutState
         return RolloutState::Stalled { member, problem };
     }
     let is_open = may_update_template(view, persisted);
-    if is_changed && !is_open {
-        return RolloutState::Pending(if observed.wanted.has_slot {
-            PendingCause::Members
-        } else {
+    let is_held = !gate::is_template_changed(view) && !has_outdated && !is_current_restarting;
+    if is_changed && !is_open && (gate::is_template_changed(view) || is_held) {
+        return RolloutState::Pending(if !observed.wanted.has_slot {
             PendingCause::OtherClusters
+        } else if is_next_minor(view) {
+            minor::wait_before_next_minor(view, persisted).unwrap_or(PendingCause::Members)
+        } else {
+            PendingCause::Members
         });
     }
     match observed.desired.updates.strategy {
@@ -116,7 +126,9 @@ pub fn state(view: &ClusterView<'_>, persisted: &PersistedState) -> RolloutState
 /// Whether the spec has not come to every member.
 pub fn is_incomplete(observed: &ObservedCluster) -> bool {
     let view = ClusterView::new(observed);
-    gate::is_template_changed(&view) || outdated_pods(&view).next().is_some()
+    gate::is_template_changed(&view)
+        || !observed.wanted.later_versions.is_empty()
+        || outdated_pods(&view).next().is_some()
 }
 
 /// What is remembered of the rollout from now on, before any pass: which change it is, and whether the member that was
@@ -126,7 +138,7 @@ pub fn refresh(view: &ClusterView<'_>, persisted: &mut PersistedState) {
     let wanted = &observed.wanted.spec_hash;
     let begin = || Rollout {
         restarted_at: observed.wanted.restarted_at.clone(),
-        ..Rollout::begin(wanted, &observed.wanted.version.to_string(), observed.now)
+        ..Rollout::begin(wanted, &observed.wanted.target().to_string(), observed.now)
     };
     let is_edited = observed.generation != observed.persisted.generation;
     let Some(rollout) = &mut persisted.rollout else {
@@ -151,6 +163,8 @@ pub fn refresh(view: &ClusterView<'_>, persisted: &mut PersistedState) {
     {
         rollout.set_current(None, observed.now);
     }
+    let restarting = rollout.current.as_ref().map(|current| current.ordinal);
+    rollout.reversible = minor::is_reversible(view, restarting, rollout.reversible);
 }
 
 /// What is remembered once this step is to be taken.
@@ -161,6 +175,9 @@ pub fn record_step(view: &ClusterView<'_>, persisted: &mut PersistedState, step:
             pod: pod.uid.clone(),
         };
         rollout.set_current(Some(current), view.observed.now);
+        if minor::is_last_of_lower_minor(view, pod.ordinal) {
+            rollout.reversible = Some(false);
+        }
     }
 }
 
@@ -265,6 +282,14 @@ pub fn decide(view: &ClusterView<'_>, known: &Known, persisted: &PersistedState)
     };
     if !observed.wanted.has_slot {
         return None;
+    }
+    if let Some(wait) = wait_before_last(view, *ordinal) {
+        let text = format!(
+            "{} is the last member of the lower minor version: it is restarted when the others have been ready for {} more seconds. Until then the version can be set back.",
+            observed.name(*ordinal),
+            wait.as_secs().max(1),
+        );
+        return waits(&text);
     }
     if surge::replaces_members(view) {
         let wanted = usize::from(observed.desired.size.get());

@@ -4,7 +4,7 @@
 use etcd_operator_etcd::membership::{Known, Member};
 
 use super::evidence::is_overdue_unschedulable;
-use super::{ClusterView, FlowDecision, Reason, corrupt, diagnose, join, remove};
+use super::{ClusterView, FlowDecision, Reason, corrupt, diagnose, join, remove, rollout};
 use crate::blocker::{Blocker, MemberProblem};
 use crate::observed_state::Ordinal;
 use crate::pending_operation::Join;
@@ -83,6 +83,13 @@ fn shrink(
     if !missing.is_empty() && known.voters().count() <= wanted {
         let text = format!("{name} stays until a member of a lower place can be brought in.");
         return Some(await_missing_members(view, known, missing, text));
+    }
+    if let Some(wait) = rollout::wait_before_last(view, ordinal) {
+        let text = format!(
+            "{name} is the last member of the lower minor version: it is taken out when the others have been ready for {} more seconds.",
+            wait.as_secs().max(1),
+        );
+        return Some(FlowDecision::without_operation(Reason::Waiting, text));
     }
     remove::advance(view, known, ordinal, member.id)
 }

@@ -15,6 +15,7 @@ mod given_up;
 mod hibernation_exit;
 mod life;
 mod lives;
+mod minor_upgrade;
 mod properties;
 mod readiness;
 mod replace;

@@ -92,6 +92,16 @@ pub fn pending_text(view: &ClusterView<'_>, plan: &Plan, inputs: &StatusInputs<'
         RolloutState::Pending(PendingCause::Members) => {
             format!("{changes}: waiting for every member to be healthy and for other operations to end.")
         }
+        RolloutState::Pending(PendingCause::ClusterVersion) => {
+            format!(
+                "{changes}: waiting for etcd to raise the version of the cluster to that of its members, which it does within seconds."
+            )
+        }
+        RolloutState::Pending(PendingCause::StorageVersion) => {
+            format!(
+                "{changes}: waiting for every member to store its data in the format of the version that it runs."
+            )
+        }
         RolloutState::Pending(PendingCause::OtherClusters) => {
             format!("{changes}: waiting for the rollouts of other clusters, as only so many run at once.")
         }
@@ -102,11 +112,15 @@ pub fn pending_text(view: &ClusterView<'_>, plan: &Plan, inputs: &StatusInputs<'
             "{} have an earlier pod template. Each takes the current one when its pod is deleted: spec.updates.strategy is OnDelete.",
             outdated.join(", ")
         ),
-        RolloutState::RollingOut => format!(
-            "{} of {} members have the current pod template.",
-            pods.len().saturating_sub(outdated.len() + going),
-            pods.len(),
-        ),
+        RolloutState::RollingOut => {
+            let path = describe_path(view).map(|path| format!(" etcd {path}."));
+            format!(
+                "{} of {} members have the current pod template.{}",
+                pods.len().saturating_sub(outdated.len() + going),
+                pods.len(),
+                path.unwrap_or_default(),
+            )
+        }
         RolloutState::Stalled { member, problem } => format!(
             "{member} {problem}. No other member is restarted. The rollout goes on when it recovers, or when the spec is corrected or set back."
         ),
@@ -115,10 +129,8 @@ pub fn pending_text(view: &ClusterView<'_>, plan: &Plan, inputs: &StatusInputs<'
 
 /// The settings that differ, as far as they were compared.
 fn describe_changes(view: &ClusterView<'_>, inputs: &StatusInputs<'_>) -> String {
-    let wanted = &view.observed.wanted.version;
-    let running = view.oldest_running_version().filter(|running| *running != wanted);
-    let version = running
-        .map(|running| format!(" (members run etcd {running}, the spec asks for {wanted})"))
+    let version = describe_path(view)
+        .map(|path| format!(" (etcd {path})"))
         .unwrap_or_default();
     match &inputs.pending {
         Some(PendingChange::Spec(settings)) if !settings.is_empty() => {
@@ -130,11 +142,34 @@ fn describe_changes(view: &ClusterView<'_>, inputs: &StatusInputs<'_>) -> String
 
 /// The version that is rolled out while another one runs.
 pub fn target_version<'a>(view: &ClusterView<'a>, plan: &Plan) -> Option<&'a Version> {
-    let wanted = &view.observed.wanted.version;
+    let target = view.observed.wanted.target();
     let is_another = view
         .oldest_running_version()
-        .is_some_and(|running| running != wanted);
-    (is_another && plan.rollout != RolloutState::Complete).then_some(wanted)
+        .is_some_and(|running| running != target);
+    (is_another && plan.rollout != RolloutState::Complete).then_some(target)
+}
+
+/// The lowest version that runs, and the one on the way to which it is. What was said stays while nobody answers.
+pub fn version_text(view: &ClusterView<'_>, plan: &Plan, before: Option<String>) -> Option<String> {
+    let Some(running) = view.oldest_running_version() else {
+        return before;
+    };
+    Some(match target_version(view, plan) {
+        Some(target) => format!("{running}→{target}"),
+        None => running.to_string(),
+    })
+}
+
+/// The versions that lead from what runs to what the spec asks for, where there are several.
+fn describe_path(view: &ClusterView<'_>) -> Option<String> {
+    let wanted = &view.observed.wanted;
+    let running = view.oldest_running_version()?;
+    let versions = [running, &wanted.version]
+        .into_iter()
+        .chain(&wanted.later_versions);
+    let mut texts: Vec<_> = versions.map(ToString::to_string).collect();
+    texts.dedup();
+    (texts.len() > 1).then(|| texts.join(" → "))
 }
 
 /// The turns that a rollout takes.
@@ -144,6 +179,7 @@ pub fn transitions(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> Vec
         condition::find(conditions, ConditionType::RolledOut).cloned()
     };
     let mut turns: Vec<_> = member_updated(before, after).into_iter().collect();
+    turns.extend(point_of_no_return(before, after));
     let (Some(was), Some(is)) = (rolled_out(before), rolled_out(after)) else {
         return turns;
     };
@@ -161,6 +197,17 @@ pub fn transitions(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> Vec
         _ => {}
     }
     turns
+}
+
+/// The members of the lower minor version are about to be all gone.
+fn point_of_no_return(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> Option<Transition> {
+    let reversible =
+        |status: &EtcdClusterStatus| status.rollout.as_ref().and_then(|rollout| rollout.reversible);
+    if reversible(before) == Some(false) || reversible(after) != Some(false) {
+        return None;
+    }
+    let text = "The last member of the lower minor version is restarted or gone. From now on setting spec.version back does not return to it: restore a backup that was made before the upgrade into a new EtcdCluster.";
+    Some((Severity::Normal, "UpgradeIrreversible", text.to_owned()))
 }
 
 /// The member that was restarted and serves again.

@@ -11,6 +11,7 @@ use etcd_operator_api::{EtcdBackup, EtcdCluster};
 use etcd_operator_cluster::observed_state::{CallFailure, QueryResult};
 use etcd_operator_cluster::ports::{MemberClients, Reports};
 use etcd_operator_cluster::{Deps, Reconciler};
+use etcd_operator_etcd::policy::IntermediateVersions;
 use etcd_operator_runtime::apply::Applier;
 use etcd_operator_runtime::clock::FrozenClock;
 use etcd_operator_runtime::controller::Controller;
@@ -87,6 +88,7 @@ pub async fn operate(client: kube::Client) {
             .parse()
             .expect("an image")),
         max_concurrent_rollouts: 5,
+        intermediate_versions: IntermediateVersions::default(),
         clock: clock.clone(),
     })
     .function();

@@ -14,6 +14,7 @@ use etcd_operator_api::{EtcdBackup, EtcdCluster};
 use etcd_operator_cluster::observed_state::{CallFailure, QueryResult};
 use etcd_operator_cluster::ports::{MemberClients, Reports};
 use etcd_operator_cluster::{Deps, Error, Reconciler, trim};
+use etcd_operator_etcd::policy::IntermediateVersions;
 use etcd_operator_etcd::port::Answer;
 use etcd_operator_runtime::apply::Applier;
 use etcd_operator_runtime::clock::{SharedClock, TestClock};
@@ -153,6 +154,7 @@ async fn operate(
         instance,
         operator_image: Ok("etcd-operator:simulated".parse().expect("an image")),
         max_concurrent_rollouts: 5,
+        intermediate_versions: IntermediateVersions::default(),
         clock: clock.clone(),
     })
     .function();

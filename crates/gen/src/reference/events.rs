@@ -89,6 +89,12 @@ pub(super) const EVENTS: &[ReasonDoc] = &[
     ),
     reason(
         "EtcdCluster",
+        "UpgradeIrreversible",
+        "The last member of the lower minor version is restarted or gone: the upgrade can no longer be reversed.",
+        "",
+    ),
+    reason(
+        "EtcdCluster",
         "RolloutStalled",
         "Warning: a restarted member makes no progress, so no other member is restarted.",
         "Correct the spec or set it back; see the reason `Stalled` of the condition RolledOut.",

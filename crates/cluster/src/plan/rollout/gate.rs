@@ -1,11 +1,11 @@
 //! When the pod template may change: from then on every pod that is re-created, for whatever reason, is a changed one.
 
 use etcd_operator_api::cluster::UpdateStrategy;
-use etcd_operator_etcd::membership::Role;
+use etcd_operator_etcd::membership::{Known, Role};
 use etcd_operator_etcd::status::AlarmKind;
 use etcd_operator_etcd::version::Minor;
 
-use super::{stuck, surge, voter_problem};
+use super::{minor, stuck, surge, voter_problem};
 use crate::blocker::Blocker;
 use crate::persisted_state::{PersistedState, Restore};
 use crate::plan::{ClusterView, majority};
@@ -31,6 +31,10 @@ pub fn may_update_template(view: &ClusterView<'_>, persisted: &PersistedState) -
         || user_blocker(view).is_some()
     {
         return false;
+    }
+    // Nobody is helped by a newer minor version that is not sure to work.
+    if minor::is_next_minor(view) && !minor::is_template_behind(view) {
+        return observed.wanted.has_slot && minor::wait_before_next_minor(view, persisted).is_none();
     }
     // A member that does not start may need the change, and others may need that member.
     stuck::stuck_pods(view).next().is_some()
@@ -75,14 +79,10 @@ pub fn lying_image(view: &ClusterView<'_>) -> Option<Blocker> {
 pub fn user_blocker(view: &ClusterView<'_>) -> Option<Blocker> {
     let observed = view.observed;
     let set = observed.set.as_ref()?;
-    let wanted = &observed.wanted.version;
-    // The cluster as a whole is of the lowest version that runs: one member alone can go back to it.
-    let lowest = view.oldest_running_version().or(set.version.as_ref());
-    if let Some(other) = lowest.filter(|version| Minor::of(version) != Minor::of(wanted)) {
-        return Some(Blocker::OtherMinorVersion {
-            running: other.to_string(),
-            wanted: wanted.to_string(),
-        });
+    // Where members could not even start again, the template follows them first.
+    let blocker = observed.wanted.version_blocker.as_ref();
+    if let Some(blocker) = blocker.filter(|_| !minor::is_template_behind(view)) {
+        return Some(blocker.clone());
     }
     let tls = &observed.desired.tls;
     if tls.peer.is_some() != set.secure_peers || tls.client.is_some() != set.secure_clients {
@@ -100,8 +100,15 @@ pub fn user_blocker(view: &ClusterView<'_>) -> Option<Blocker> {
     None
 }
 
+/// Whether each voter serves.
+pub fn are_all_voters_healthy(view: &ClusterView<'_>, known: &Known) -> bool {
+    known
+        .voters()
+        .all(|voter| voter_problem(view, known, voter).is_none())
+}
+
 /// Whether nothing is under way, and at most one voter does not serve, which the others can do without.
-fn are_members_settled(view: &ClusterView<'_>, persisted: &PersistedState) -> bool {
+pub fn are_members_settled(view: &ClusterView<'_>, persisted: &PersistedState) -> bool {
     let observed = view.observed;
     let Some(known) = view.known().filter(|_| persisted.pending.is_none()) else {
         return false;

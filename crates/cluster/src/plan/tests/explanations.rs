@@ -236,7 +236,7 @@ fn another_version_that_is_asked_for_is_named() {
     let why = status.plan.and_then(|plan| plan.why).expect("a text");
     assert_eq!(
         why,
-        "All members are healthy, and a change of the spec cannot be rolled out."
+        "All members are healthy. Pending changes of version (etcd 3.6.16 → 3.7.0): waiting for etcd to raise the version of the cluster to that of its members, which it does within seconds."
     );
 }
 

@@ -35,7 +35,7 @@ fn last_index(observed_member: &ObservedMember, id: MemberId) -> Option<LastKnow
 pub struct Scene {
     /// As it is.
     pub observed: ObservedCluster,
-    version: Version,
+    pub version: Version,
 }
 
 /// A place.
@@ -99,12 +99,16 @@ impl Scene {
             wanted: WantedTemplate {
                 spec_hash: "as-asked".to_owned(),
                 version: version.parse().expect("a version"),
+                later_versions: Vec::new(),
+                version_blocker: None,
                 restarted_at: None,
                 is_restart_requested: false,
                 has_slot: true,
             },
             set: None,
             members: BTreeMap::new(),
+            recorded_versions: BTreeMap::new(),
+            cluster_version: None,
             membership: Membership::Unknown(vec![no_answer()]),
             local_membership: BTreeMap::new(),
             alarms: BTreeSet::new(),
@@ -264,6 +268,7 @@ impl Scene {
             node: Some("n".to_owned()),
             ip: Some([10, 0, 0, 1].into()),
             ready: false,
+            ready_since: None,
             created: None,
             deleting: None,
             incarnation,
@@ -425,15 +430,19 @@ impl Scene {
     pub fn stored(&mut self, plan: &Plan) {
         self.observed.persisted = plan.persisted.clone();
         if let Some(layout) = &plan.layout {
-            let before = self.observed.set.take().and_then(|set| set.spec_hash);
+            let set = self.observed.set.take();
+            let version = set.as_ref().and_then(|set| set.version.clone());
+            let before = set.and_then(|set| set.spec_hash);
             self.set(layout.replicas, layout.incarnation);
             if let (Some(set), Some(before)) = (&mut self.observed.set, before) {
-                let wanted = self.observed.wanted.spec_hash.clone();
-                set.spec_hash = Some(if layout.may_update_template() {
-                    wanted
+                let wanted = &self.observed.wanted;
+                let is_updated = layout.may_update_template();
+                set.spec_hash = Some(if is_updated {
+                    wanted.spec_hash.clone()
                 } else {
                     before
                 });
+                set.version = is_updated.then(|| wanted.version.clone()).or(version);
             }
         }
     }

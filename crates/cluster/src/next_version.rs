@@ -1,0 +1,99 @@
+//! The version of etcd that the pod template of a cluster is to have: the next one on the way to what the spec asks for. Pure.
+
+use etcd_operator_etcd::policy::{self, IntermediateVersions, UpgradePath};
+use etcd_operator_etcd::version::{Minor, Version};
+
+use crate::blocker::Blocker;
+use crate::build;
+use crate::desired::{Desired, Image};
+use crate::observed_state::ObservedCluster;
+use crate::plan::{self, ClusterView};
+
+/// The next version, and what is known of the way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NextVersion {
+    /// The version.
+    pub version: Version,
+    /// Those after it; the last one is what the spec asks for.
+    pub later: Vec<Version>,
+    /// Why what the spec asks for cannot be reached.
+    pub blocker: Option<Blocker>,
+}
+
+/// The next version of a cluster whose pod template has this version. What it is said to want already does not count.
+pub fn next_version(
+    observed: &ObservedCluster,
+    template: Option<&Version>,
+    intermediate: &IntermediateVersions,
+) -> NextVersion {
+    let target = observed.desired.version(template);
+    let Some(template) = template.filter(|_| observed.persisted.has_formed()) else {
+        return NextVersion::from(UpgradePath::to(&target));
+    };
+    let view = ClusterView::new(observed);
+    let versions = plan::member_versions(&view);
+    // Of whom nothing is known may run what its pod is made from.
+    let mut running: Vec<_> = versions
+        .into_values()
+        .map(|version| version.unwrap_or_else(|| template.clone()))
+        .collect();
+    if running.is_empty() {
+        running.push(template.clone());
+    }
+    let lowest = running.iter().min().unwrap_or(template);
+    // Nothing is made from a version that members could not start with.
+    let held = if Minor::of(template) < Minor::of(lowest) {
+        lowest
+    } else {
+        template
+    };
+    let stays = |later: Vec<Version>, blocker: Option<Blocker>| NextVersion {
+        version: held.clone(),
+        later,
+        blocker,
+    };
+    let path = match policy::path(&running, &target, intermediate) {
+        Ok(path) => path,
+        Err(refusal) => return stays(vec![target], Some(Blocker::VersionNotReachable(refusal))),
+    };
+    if Minor::of(&path.next) == Minor::of(template) && path.rest.is_empty() {
+        return NextVersion::from(path);
+    }
+    let later = || path.versions().cloned().collect();
+    if let Some(blocker) = blocker_on_the_way(&observed.desired, &path) {
+        return stays(later(), Some(blocker));
+    }
+    // What keeps a member from starting is cured first, with the version that the others run.
+    let is_up = Minor::of(&path.next) > Minor::of(template);
+    if is_up && plan::stuck_pods(&view).next().is_some() {
+        return stays(later(), None);
+    }
+    NextVersion::from(path)
+}
+
+/// What of the spec a version on the way does not accept.
+fn blocker_on_the_way(desired: &Desired, path: &UpgradePath) -> Option<Blocker> {
+    if let (Image::Whole { reference, .. }, false) = (&desired.image, path.rest.is_empty()) {
+        return Some(Blocker::OneImageForAllVersions {
+            image: reference.clone(),
+            versions: path.versions().map(ToString::to_string).collect(),
+        });
+    }
+    path.versions().find_map(|version| {
+        let refusal = build::validate_template(desired, version).into_iter().next()?;
+        Some(Blocker::SettingUnknownOnTheWay {
+            version: version.to_string(),
+            refusal,
+        })
+    })
+}
+
+impl From<UpgradePath> for NextVersion {
+    fn from(path: UpgradePath) -> Self {
+        Self {
+            version: path.next,
+            later: path.rest,
+            blocker: None,
+        }
+    }
+}

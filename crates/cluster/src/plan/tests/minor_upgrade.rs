@@ -1,0 +1,378 @@
+//! Members on their way over minor versions.
+
+use std::time::Duration;
+
+use etcd_operator_api::EtcdCluster;
+use etcd_operator_etcd::policy::IntermediateVersions;
+use etcd_operator_etcd::version::{Minor, Version};
+use jiff::SignedDuration;
+use serde_json::json;
+
+use super::explanations::status_of;
+use super::scene::{Scene, id, ordinal, waiting};
+use super::{line, plan, planned};
+use crate::blocker::{Blocker, BlockerReason};
+use crate::desired::desired;
+use crate::next_version::next_version;
+use crate::plan::{PendingCause, RolloutState};
+
+fn version(text: &str) -> Version {
+    text.parse().expect(text)
+}
+
+/// The user has asked for another version of a cluster that runs one.
+fn asked(running: &str, target: &str) -> Scene {
+    let mut scene = Scene::formed_of(3, running);
+    asks_for_version(&mut scene, target);
+    scene
+}
+
+fn asks_for_version(scene: &mut Scene, target: &str) {
+    let object: EtcdCluster = serde_json::from_value(json!({
+        "apiVersion": "etcd.database.coreos.com/v1beta2",
+        "kind": "EtcdCluster",
+        "metadata": {"name": "c", "namespace": "ns"},
+        "spec": {"size": 3, "version": target, "storage": {"size": "1Gi"}},
+    }))
+    .expect("a cluster");
+    scene.observed.desired.image = desired(&object).expect("a valid spec").image;
+    scene.observed.generation += 1;
+    look(scene);
+}
+
+/// What is looked at before each plan: the versions that run, and the next one on the way.
+fn look(scene: &mut Scene) {
+    for number in 0..3 {
+        if let Some(status) = scene.status(number) {
+            let running = status.version.clone();
+            scene.observed.recorded_versions.insert(ordinal(number), running);
+        }
+    }
+    let template = scene.observed.set.as_ref().and_then(|set| set.version.clone());
+    let next = next_version(
+        &scene.observed,
+        template.as_ref(),
+        &IntermediateVersions::default(),
+    );
+    let wanted = &mut scene.observed.wanted;
+    wanted.spec_hash = format!("with {}", next.version);
+    if next.version == scene.version {
+        wanted.spec_hash = "as-asked".to_owned();
+    }
+    wanted.version = next.version;
+    wanted.later_versions = next.later;
+    wanted.version_blocker = next.blocker;
+}
+
+/// The cluster behaves as the minor version that all members run, and stores its data as that.
+fn settles(scene: &mut Scene, text: &str) {
+    let minor = Minor::of(&version(text)).expect("a minor");
+    scene.observed.cluster_version = Some(Version::of(minor, 0));
+    for number in 0..3 {
+        if let Some(status) = scene.status(number) {
+            status.storage_version = (minor >= Minor::V3_6).then(|| format!("{minor}.0"));
+        }
+    }
+}
+
+/// A member is back with the pod template that the StatefulSet has, since so many seconds.
+fn restarted(scene: &mut Scene, number: u16, seconds: i64) {
+    let set = scene.observed.set.clone().expect("a set");
+    scene.runs(number, id(number));
+    let since = scene.observed.now - SignedDuration::from_secs(seconds);
+    let pod = scene.pod_at(number);
+    pod.uid = format!("{}-{number}", set.spec_hash.clone().unwrap_or_default());
+    pod.spec_hash = set.spec_hash;
+    pod.ready_since = Some(since);
+    scene.status(number).expect("it runs").version = set.version.expect("a version");
+    look(scene);
+}
+
+fn may_update(scene: &Scene) -> bool {
+    let layout = plan(&scene.observed).layout;
+    layout.expect("a layout").may_update_template()
+}
+
+/// The template changes to the next version on the way.
+fn template_changes(scene: &mut Scene) {
+    let next = plan(&scene.observed);
+    assert!(
+        next.layout.as_ref().expect("a layout").may_update_template(),
+        "{next:?}"
+    );
+    scene.stored(&next);
+    look(scene);
+}
+
+fn goes(scene: &mut Scene, number: u16) {
+    let next = plan(&scene.observed);
+    assert_eq!(
+        line(scene, &next),
+        format!("RollingOut - restart c-{number} (Evicted)")
+    );
+    scene.stored(&next);
+    scene.gone(number);
+    look(scene);
+}
+
+/// All members are restarted with the template.
+fn rolls_out(scene: &mut Scene) {
+    for number in [1, 2] {
+        goes(scene, number);
+        restarted(scene, number, 60);
+    }
+    scene.known().leader = Some(id(2));
+    goes(scene, 0);
+    restarted(scene, 0, 60);
+    scene.known().leader = Some(id(0));
+}
+
+fn rollout(scene: &Scene) -> RolloutState {
+    plan(&scene.observed).rollout
+}
+
+fn reversible(scene: &Scene) -> Option<bool> {
+    plan(&scene.observed)
+        .persisted
+        .rollout
+        .expect("a rollout")
+        .reversible
+}
+
+fn blockers(scene: &Scene) -> Vec<BlockerReason> {
+    let blockers = plan(&scene.observed).explanation.blockers;
+    blockers.iter().map(Blocker::reason).collect()
+}
+
+#[test]
+fn a_jump_over_minor_versions_goes_through_each_of_them() {
+    let mut scene = asked("3.5.21", "3.7.3");
+    for (running, wanted, text) in [
+        ("3.5.21", "3.5.35", "3.5.21→3.7.3"),
+        ("3.5.35", "3.6.16", "3.5.35→3.7.3"),
+        ("3.6.16", "3.7.3", "3.6.16→3.7.3"),
+    ] {
+        assert_eq!(scene.observed.wanted.version, version(wanted));
+        assert_eq!(status_of(&scene).version.as_deref(), Some(text));
+        assert_eq!(status_of(&scene).target_version, "3.7.3");
+        settles(&mut scene, running);
+        template_changes(&mut scene);
+        rolls_out(&mut scene);
+    }
+    assert_eq!(planned(&scene), "Converged - -");
+    assert_eq!(rollout(&scene), RolloutState::Complete);
+    assert_eq!(status_of(&scene).version.as_deref(), Some("3.7.3"));
+    assert_eq!(status_of(&scene).target_version, "");
+}
+
+#[test]
+fn the_next_minor_version_waits_for_every_member_the_cluster_and_its_files() {
+    let mut scene = asked("3.6.16", "3.7.3");
+    assert!(!may_update(&scene));
+    assert_eq!(
+        rollout(&scene),
+        RolloutState::Pending(PendingCause::ClusterVersion)
+    );
+    scene.observed.cluster_version = Some(version("3.5.0"));
+    assert_eq!(
+        rollout(&scene),
+        RolloutState::Pending(PendingCause::ClusterVersion)
+    );
+    scene.observed.cluster_version = Some(version("3.6.0"));
+    assert_eq!(
+        rollout(&scene),
+        RolloutState::Pending(PendingCause::StorageVersion)
+    );
+    settles(&mut scene, "3.6.16");
+    scene.status(2).expect("it runs").storage_version = Some("3.5.0".to_owned());
+    assert_eq!(
+        rollout(&scene),
+        RolloutState::Pending(PendingCause::StorageVersion)
+    );
+    settles(&mut scene, "3.6.16");
+    assert!(may_update(&scene));
+
+    // For a change within the minor version the others do without one of them; here they do not.
+    let mut silent = scene.clone();
+    silent.silent(2);
+    look(&mut silent);
+    assert!(!may_update(&silent));
+    assert_eq!(rollout(&silent), RolloutState::Pending(PendingCause::Members));
+    // One that was last seen with an old patch keeps the others from the next minor version.
+    let mut behind = asked("3.5.35", "3.6.16");
+    behind.silent(2);
+    behind.pod_at(2).spec_hash = Some("earlier".to_owned());
+    behind
+        .observed
+        .recorded_versions
+        .insert(ordinal(2), version("3.5.21"));
+    look(&mut behind);
+    assert_eq!(behind.observed.wanted.version, version("3.5.35"));
+    assert_eq!(behind.observed.wanted.later_versions, [version("3.6.16")]);
+}
+
+#[test]
+fn the_last_member_of_the_lower_version_goes_after_the_others_have_served_for_a_while() {
+    let mut scene = asked("3.5.35", "3.6.16");
+    scene.observed.desired.updates.min_ready = Duration::from_secs(30);
+    settles(&mut scene, "3.5.35");
+    assert_eq!(reversible(&scene), None);
+    template_changes(&mut scene);
+    goes(&mut scene, 1);
+    restarted(&mut scene, 1, 60);
+    assert_eq!(reversible(&scene), Some(true));
+    goes(&mut scene, 2);
+    restarted(&mut scene, 2, 10);
+    scene.known().leader = Some(id(2));
+    let waits = plan(&scene.observed);
+    assert_eq!(line(&scene, &waits), "RollingOut - -");
+    assert_eq!(
+        waits.explanation.text,
+        "c-0 is the last member of the lower minor version: it is restarted when the others have been ready for 20 more seconds. Until then the version can be set back."
+    );
+    assert_eq!(reversible(&scene), Some(true));
+    scene.pod_at(2).ready_since = Some(scene.observed.now - SignedDuration::from_secs(30));
+    let next = plan(&scene.observed);
+    assert_eq!(line(&scene, &next), "RollingOut - restart c-0 (Evicted)");
+    assert_eq!(next.persisted.rollout.expect("a rollout").reversible, Some(false));
+}
+
+#[test]
+fn a_smaller_size_does_not_take_the_last_member_of_the_lower_version_out_at_once() {
+    let mut scene = asked("3.5.35", "3.6.16");
+    settles(&mut scene, "3.5.35");
+    template_changes(&mut scene);
+    // The two at the lower places were restarted first, because leadership was elsewhere.
+    scene.known().leader = Some(id(2));
+    goes(&mut scene, 0);
+    restarted(&mut scene, 0, 60);
+    goes(&mut scene, 1);
+    restarted(&mut scene, 1, 10);
+    let image = scene.observed.desired.image.clone();
+    scene.asks_for(2);
+    scene.observed.desired.image = image;
+    look(&mut scene);
+    let waits = plan(&scene.observed);
+    assert_eq!(waits.step, None, "{waits:?}");
+    scene.pod_at(1).ready_since = Some(scene.observed.now - SignedDuration::from_secs(31));
+    assert!(plan(&scene.observed).step.is_some());
+}
+
+#[test]
+fn the_version_can_be_set_back_while_a_member_of_the_lower_one_is_left() {
+    let mut scene = asked("3.5.35", "3.6.16");
+    settles(&mut scene, "3.5.35");
+    template_changes(&mut scene);
+    goes(&mut scene, 1);
+    restarted(&mut scene, 1, 60);
+    asks_for_version(&mut scene, "3.5.35");
+    assert_eq!(scene.observed.wanted.version, version("3.5.35"));
+    template_changes(&mut scene);
+    goes(&mut scene, 1);
+    restarted(&mut scene, 1, 1);
+    assert_eq!(planned(&scene), "Converged - -");
+    assert_eq!(reversible(&scene), None);
+}
+
+#[test]
+fn once_all_run_the_higher_version_the_lower_one_is_refused_and_nothing_is_restarted() {
+    let mut scene = asked("3.5.35", "3.6.16");
+    settles(&mut scene, "3.5.35");
+    template_changes(&mut scene);
+    rolls_out(&mut scene);
+    assert_eq!(planned(&scene), "Converged - -");
+    assert_eq!(reversible(&scene), Some(false));
+    asks_for_version(&mut scene, "3.5.35");
+    assert_eq!(scene.observed.wanted.version, version("3.6.16"));
+    assert!(!may_update(&scene));
+    assert_eq!(plan(&scene.observed).step, None);
+    assert_eq!(blockers(&scene), [BlockerReason::VersionNotReachable]);
+    // Heals go on with what runs.
+    scene.gone(1);
+    look(&mut scene);
+    assert_eq!(scene.observed.wanted.version, version("3.6.16"));
+}
+
+#[test]
+fn while_the_last_one_starts_with_the_higher_version_nobody_returns_to_the_lower_one() {
+    let mut scene = asked("3.5.35", "3.6.16");
+    settles(&mut scene, "3.5.35");
+    template_changes(&mut scene);
+    for number in [1, 2] {
+        goes(&mut scene, number);
+        restarted(&mut scene, number, 60);
+    }
+    scene.known().leader = Some(id(2));
+    goes(&mut scene, 0);
+    // Its pod is there and does not answer yet.
+    restarted(&mut scene, 0, 0);
+    scene.silent(0);
+    scene
+        .observed
+        .recorded_versions
+        .insert(ordinal(0), version("3.5.35"));
+    asks_for_version(&mut scene, "3.5.35");
+    assert_eq!(scene.observed.wanted.version, version("3.6.16"));
+    let RolloutState::Blocked(blocker) = rollout(&scene) else {
+        panic!("{:?}", rollout(&scene));
+    };
+    assert_eq!(blocker.reason(), BlockerReason::VersionNotReachable);
+    assert!(!may_update(&scene));
+}
+
+#[test]
+fn a_template_that_no_member_could_start_with_follows_the_members() {
+    let mut scene = asked("3.6.16", "3.5.35");
+    settles(&mut scene, "3.6.16");
+    let set = scene.observed.set.as_mut().expect("a set");
+    set.version = Some(version("3.5.35"));
+    set.spec_hash = Some("with 3.5.35".to_owned());
+    look(&mut scene);
+    assert_eq!(scene.observed.wanted.version, version("3.6.16"));
+    assert!(may_update(&scene), "{:?}", plan(&scene.observed));
+}
+
+#[test]
+fn a_member_that_cannot_start_is_cured_with_the_version_that_the_others_run() {
+    let mut scene = asked("3.5.35", "3.6.16");
+    settles(&mut scene, "3.5.35");
+    scene.silent(1);
+    scene.pod_at(1).container = waiting("ImagePullBackOff");
+    look(&mut scene);
+    assert_eq!(scene.observed.wanted.version, version("3.5.35"));
+    assert_eq!(scene.observed.wanted.later_versions, [version("3.6.16")]);
+    assert_eq!(rollout(&scene), RolloutState::Pending(PendingCause::Members));
+}
+
+#[test]
+fn what_stands_in_the_way_is_blocked_with_what_to_do() {
+    let one_image = |target: &str| {
+        let mut scene = asked("3.5.35", target);
+        let object: EtcdCluster = serde_json::from_value(json!({
+            "apiVersion": "etcd.database.coreos.com/v1beta2",
+            "kind": "EtcdCluster",
+            "metadata": {"name": "c", "namespace": "ns"},
+            "spec": {"size": 3, "image": format!("registry.example.com/etcd:v{target}"), "storage": {"size": "1Gi"}},
+        }))
+        .expect("a cluster");
+        scene.observed.desired.image = desired(&object).expect("a valid spec").image;
+        settles(&mut scene, "3.5.35");
+        look(&mut scene);
+        scene
+    };
+    let far = one_image("3.7.3");
+    assert_eq!(blockers(&far), [BlockerReason::OneImageForAllVersions]);
+    assert!(!may_update(&far));
+    assert!(may_update(&one_image("3.6.16")));
+
+    let mut flags = asked("3.5.35", "3.7.3");
+    flags.observed.desired.options.extra = vec!["--enable-v2=true".to_owned()];
+    settles(&mut flags, "3.5.35");
+    look(&mut flags);
+    assert_eq!(blockers(&flags), [BlockerReason::SettingUnknownOnTheWay]);
+    assert_eq!(flags.observed.wanted.version, version("3.5.35"));
+    assert!(!may_update(&flags));
+    flags.observed.desired.options.extra = Vec::new();
+    look(&mut flags);
+    assert!(may_update(&flags));
+}
