@@ -21,7 +21,11 @@ const PAUSED: &str = "spec.paused";
 /// Not about objects either: it decides when a member is replaced.
 const PATIENCE: &str = "spec.recovery.replaceAfter";
 /// How changes reach running members, which no object says.
-const UPDATES: [&str; 2] = ["spec.updates.progressDeadlineSeconds", "spec.updates.strategy"];
+const UPDATES: [&str; 3] = [
+    "spec.updates.minReadySeconds",
+    "spec.updates.progressDeadlineSeconds",
+    "spec.updates.strategy",
+];
 
 fn bases() -> Vec<Value> {
     let object = |spec: Value| json!({"apiVersion": "etcd.database.coreos.com/v1beta2", "kind": "EtcdCluster", "metadata": {"name": "c"}, "spec": spec});

@@ -10,6 +10,7 @@ mod overtaken;
 mod rollouts;
 mod rules;
 mod stale;
+mod upgrades;
 
 use etcd_operator_testkit::simulation::{NAMESPACE, Simulation};
 use serde_json::{Value, json};
