@@ -64,7 +64,7 @@ pub enum ConditionType {
     Recovering,
     /// The number of members is changing.
     Scaling,
-    /// Written by the older operator only, while the version changes. This operator removes it.
+    /// The etcd version is changing. Absent otherwise.
     Upgrading,
     /// The spec is valid, and this operator implements everything that it sets.
     Accepted,
@@ -114,7 +114,7 @@ impl ConditionType {
             Self::Recovering => "Members are being replaced.",
             Self::Scaling => "The number of members is changing.",
             Self::Upgrading => {
-                "The version is changing. Written by the older operator only; this operator removes it."
+                "The etcd version is changing, and the message names the versions on the way. Absent otherwise."
             }
             Self::Accepted => "The spec is valid, and this operator implements everything that it sets.",
             Self::Progressing => "The operator is working on the object.",

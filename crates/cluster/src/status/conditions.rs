@@ -262,6 +262,7 @@ pub fn findings(
         && reason != Reason::Hibernated
     {
         findings.push(rollout::finding(view, plan, inputs));
+        findings.extend(rollout::upgrading(view, plan));
     }
     findings.extend(readiness(view, plan, inputs, refused_step.as_ref(), &findings));
     findings

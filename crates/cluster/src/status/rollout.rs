@@ -36,6 +36,17 @@ pub fn finding(view: &ClusterView<'_>, plan: &Plan, inputs: &StatusInputs<'_>) -
     }
 }
 
+/// That the version is changing, and through which versions; none if it is not.
+pub fn upgrading(view: &ClusterView<'_>, plan: &Plan) -> Option<Finding> {
+    target_version(view, plan)?;
+    Some(Finding {
+        type_: ConditionType::Upgrading,
+        status: Truth::True,
+        reason: reason(&plan.rollout),
+        message: format!("etcd {}.", describe_path(view)?),
+    })
+}
+
 fn reason(rollout: &RolloutState) -> &'static str {
     match rollout {
         RolloutState::Complete | RolloutState::Held | RolloutState::Pending(_) => PENDING,
@@ -122,8 +133,21 @@ pub fn pending_text(view: &ClusterView<'_>, plan: &Plan, inputs: &StatusInputs<'
             )
         }
         RolloutState::Stalled { member, problem } => format!(
-            "{member} {problem}. No other member is restarted. The rollout goes on when it recovers, or when the spec is corrected or set back."
+            "{member} {problem}. No other member is restarted. The rollout goes on when it recovers, or when the spec is corrected or set back.{}",
+            describe_intermediate(view).unwrap_or_default()
         ),
+    })
+}
+
+/// How to take another intermediate version, where members are to run one that no user named.
+fn describe_intermediate(view: &ClusterView<'_>) -> Option<String> {
+    let wanted = &view.observed.wanted;
+    (!wanted.later_versions.is_empty()).then(|| {
+        format!(
+            " etcd {} is an intermediate version on the way to {}: rollouts.intermediateVersions of the Helm chart names another one.",
+            wanted.version,
+            wanted.target()
+        )
     })
 }
 

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use etcd_operator_api::EtcdCluster;
+use etcd_operator_api::condition::ConditionType;
 use etcd_operator_etcd::policy::IntermediateVersions;
 use etcd_operator_etcd::version::{Minor, Version};
 use jiff::SignedDuration;
 use serde_json::json;
 
-use super::explanations::status_of;
+use super::explanations::{condition_of, status_of};
 use super::scene::{Scene, id, ordinal, waiting};
 use super::{line, plan, planned};
 use crate::blocker::{Blocker, BlockerReason};
@@ -147,14 +148,26 @@ fn blockers(scene: &Scene) -> Vec<BlockerReason> {
 #[test]
 fn a_jump_over_minor_versions_goes_through_each_of_them() {
     let mut scene = asked("3.5.21", "3.7.3");
-    for (running, wanted, text) in [
-        ("3.5.21", "3.5.35", "3.5.21→3.7.3"),
-        ("3.5.35", "3.6.16", "3.5.35→3.7.3"),
-        ("3.6.16", "3.7.3", "3.6.16→3.7.3"),
+    for (running, wanted, text, path) in [
+        (
+            "3.5.21",
+            "3.5.35",
+            "3.5.21→3.7.3",
+            "etcd 3.5.21 → 3.5.35 → 3.6.16 → 3.7.3.",
+        ),
+        (
+            "3.5.35",
+            "3.6.16",
+            "3.5.35→3.7.3",
+            "etcd 3.5.35 → 3.6.16 → 3.7.3.",
+        ),
+        ("3.6.16", "3.7.3", "3.6.16→3.7.3", "etcd 3.6.16 → 3.7.3."),
     ] {
         assert_eq!(scene.observed.wanted.version, version(wanted));
         assert_eq!(status_of(&scene).version.as_deref(), Some(text));
         assert_eq!(status_of(&scene).target_version, "3.7.3");
+        let upgrading = condition_of(&status_of(&scene), ConditionType::Upgrading).expect("the condition");
+        assert_eq!(upgrading.message.as_deref(), Some(path));
         settles(&mut scene, running);
         template_changes(&mut scene);
         rolls_out(&mut scene);
@@ -163,6 +176,7 @@ fn a_jump_over_minor_versions_goes_through_each_of_them() {
     assert_eq!(rollout(&scene), RolloutState::Complete);
     assert_eq!(status_of(&scene).version.as_deref(), Some("3.7.3"));
     assert_eq!(status_of(&scene).target_version, "");
+    assert!(condition_of(&status_of(&scene), ConditionType::Upgrading).is_none());
 }
 
 #[test]
