@@ -67,6 +67,8 @@ pub enum FieldHint {
     MemoryLimit(Option<String>),
     /// spec.etcd.extraArgs.
     ExtraArgs,
+    /// Data of etcd's API v2 beside the keys.
+    ApiV2Data,
 }
 
 impl fmt::Display for FieldHint {
@@ -151,6 +153,9 @@ impl fmt::Display for FieldHint {
                 "it was killed for lack of memory (OOMKilled): its node has too little, or a LimitRange gives its container too low a limit; set spec.pod.resources.limits.memory",
             ),
             Self::ExtraArgs => f.write_str("correct spec.etcd.extraArgs"),
+            Self::ApiV2Data => f.write_str(
+                "the volume holds data of etcd's API v2, which etcd 3.6 and newer refuse: set spec.version back to 3.5, delete the v2 data there, and upgrade again",
+            ),
         }
     }
 }

@@ -194,9 +194,12 @@ pub fn container_end(code: i32, reason: &str, last_lines: &str) -> End {
         "failed to verify flags",
         "error verifying flags",
     ];
+    const API_V2_DATA: &str = "detected disallowed custom content in v2store";
     let line = most_telling_line(last_lines);
     let cause = if code != 0 && FLAG_ERRORS.iter().any(|words| line.contains(words)) {
         EndCause::InvalidFlags
+    } else if code != 0 && line.contains(API_V2_DATA) {
+        EndCause::ApiV2Data
     } else if reason == "OOMKilled" {
         EndCause::OutOfMemory
     } else {
@@ -272,6 +275,9 @@ mod tests {
         let flag = "flag provided but not defined: -x";
         assert_eq!(cause(2, "Error", flag), EndCause::InvalidFlags);
         assert_eq!(cause(0, "Completed", flag), EndCause::Other);
+        // As etcd 3.6.16 writes it.
+        let refused = r#"{"level":"fatal","ts":"2026-11-28T01:03:34.351931Z","caller":"etcdmain/etcd.go:183","msg":"discovery failed","error":"detected disallowed custom content in v2store for stage --v2-deprecation=write-only","stacktrace":"go.etcd.io/etcd/server/v3/etcdmain.Main"}"#;
+        assert_eq!(cause(1, "Error", refused), EndCause::ApiV2Data);
         assert_eq!(cause(137, "OOMKilled", ""), EndCause::OutOfMemory);
         let is_damaged = |code, lines| {
             matches!(

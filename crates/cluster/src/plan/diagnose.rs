@@ -118,6 +118,7 @@ fn end_hint(desired: &Desired, end: &End) -> Option<FieldHint> {
             Some(FieldHint::MemoryLimit(limit.map(|limit| limit.0.clone())))
         }
         EndCause::InvalidFlags => Some(FieldHint::ExtraArgs),
+        EndCause::ApiV2Data => Some(FieldHint::ApiV2Data),
         EndCause::Other => None,
     }
 }
