@@ -18,7 +18,13 @@ pub struct NextVersion {
     pub later: Vec<Version>,
     /// Why what the spec asks for cannot be reached.
     pub blocker: Option<Blocker>,
+    /// After how many entries of the log members take a snapshot of it with this version, where the spec does not decide.
+    pub snapshot_count: Option<u64>,
 }
+
+/// The last minor version that reads log entries of etcd's API v2. The health checks of 3.4 and older write such entries, and 3.6
+/// panics on those that lie behind the last snapshot of the log: so members take one as soon as they run this version.
+const LAST_WITH_API_V2: Minor = Minor::V3_5;
 
 /// The next version of a cluster whose pod template has this version. What it is said to want already does not count.
 pub fn next_version(
@@ -51,6 +57,7 @@ pub fn next_version(
         version: held.clone(),
         later,
         blocker,
+        snapshot_count: None,
     };
     let path = match policy::path(&running, &target, intermediate) {
         Ok(path) => path,
@@ -90,7 +97,9 @@ fn blocker_on_the_way(desired: &Desired, path: &UpgradePath) -> Option<Blocker> 
 
 impl From<UpgradePath> for NextVersion {
     fn from(path: UpgradePath) -> Self {
+        let leaves_api_v2 = Minor::of(&path.next) == Some(LAST_WITH_API_V2) && !path.rest.is_empty();
         Self {
+            snapshot_count: leaves_api_v2.then_some(1),
             version: path.next,
             later: path.rest,
             blocker: None,

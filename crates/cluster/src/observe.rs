@@ -170,6 +170,9 @@ pub async fn observe(
         desired,
     };
     let next = next_version(&observed, template_version.as_ref(), &deps.intermediate_versions);
+    if next.snapshot_count.is_some() {
+        observed.desired.options.snapshot_count = next.snapshot_count;
+    }
     observed.wanted = WantedTemplate {
         spec_hash: spec_hash(&observed.desired, &next.version, &restart),
         version: next.version,

@@ -67,7 +67,7 @@ pub enum FieldHint {
     MemoryLimit(Option<String>),
     /// spec.etcd.extraArgs.
     ExtraArgs,
-    /// Data of etcd's API v2 beside the keys.
+    /// Data or log entries of etcd's API v2 beside the keys.
     ApiV2Data,
 }
 
@@ -154,7 +154,7 @@ impl fmt::Display for FieldHint {
             ),
             Self::ExtraArgs => f.write_str("correct spec.etcd.extraArgs"),
             Self::ApiV2Data => f.write_str(
-                "the volume holds data of etcd's API v2, which etcd 3.6 and newer refuse: set spec.version back to 3.5, delete the v2 data there, and upgrade again",
+                "the volume holds data or log entries of etcd's API v2, which etcd 3.6 and newer refuse. Set spec.version back to 3.5. Log entries go with the next snapshot of the log: set spec.etcd.snapshotCount to 100, and write as many keys. Delete v2 data, if there are any. Then upgrade again",
             ),
         }
     }

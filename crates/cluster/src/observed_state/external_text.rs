@@ -194,11 +194,14 @@ pub fn container_end(code: i32, reason: &str, last_lines: &str) -> End {
         "failed to verify flags",
         "error verifying flags",
     ];
-    const API_V2_DATA: &str = "detected disallowed custom content in v2store";
+    const API_V2_DATA: [&str; 2] = [
+        "detected disallowed custom content in v2store",
+        "detected disallowed v2 WAL",
+    ];
     let line = most_telling_line(last_lines);
     let cause = if code != 0 && FLAG_ERRORS.iter().any(|words| line.contains(words)) {
         EndCause::InvalidFlags
-    } else if code != 0 && line.contains(API_V2_DATA) {
+    } else if code != 0 && API_V2_DATA.iter().any(|words| last_lines.contains(words)) {
         EndCause::ApiV2Data
     } else if reason == "OOMKilled" {
         EndCause::OutOfMemory
@@ -278,6 +281,8 @@ mod tests {
         // As etcd 3.6.16 writes it.
         let refused = r#"{"level":"fatal","ts":"2026-11-28T01:03:34.351931Z","caller":"etcdmain/etcd.go:183","msg":"discovery failed","error":"detected disallowed custom content in v2store for stage --v2-deprecation=write-only","stacktrace":"go.etcd.io/etcd/server/v3/etcdmain.Main"}"#;
         assert_eq!(cause(1, "Error", refused), EndCause::ApiV2Data);
+        let panics = "panic: detected disallowed v2 WAL for stage --v2-deprecation=write-only [recovered]\n\tpanic: execute job failed";
+        assert_eq!(cause(2, "Error", panics), EndCause::ApiV2Data);
         assert_eq!(cause(137, "OOMKilled", ""), EndCause::OutOfMemory);
         let is_damaged = |code, lines| {
             matches!(

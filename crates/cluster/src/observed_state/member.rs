@@ -178,7 +178,7 @@ pub enum EndCause {
     OutOfMemory,
     /// etcd does not know or cannot read a flag: every start ends like this.
     InvalidFlags,
-    /// The volume holds data of etcd's API v2, which etcd 3.6 and newer refuse.
+    /// The volume holds data or log entries of etcd's API v2, which etcd 3.6 and newer refuse.
     ApiV2Data,
     /// Anything else.
     Other,

@@ -390,3 +390,21 @@ fn what_stands_in_the_way_is_blocked_with_what_to_do() {
     look(&mut flags);
     assert!(may_update(&flags));
 }
+
+#[test]
+fn members_drop_log_entries_of_api_v2_on_their_way_through_the_last_version_that_reads_them() {
+    let next = |running: &str, target: &str| {
+        let scene = asked(running, target);
+        let template = version(running);
+        next_version(&scene.observed, Some(&template), &IntermediateVersions::default())
+    };
+    for (running, target, count) in [
+        ("3.4.44", "3.7.3", Some(1)),
+        ("3.5.21", "3.6.16", Some(1)),
+        ("3.4.44", "3.5.35", None),
+        ("3.5.35", "3.6.16", None),
+        ("3.3.27", "3.5.35", None),
+    ] {
+        assert_eq!(next(running, target).snapshot_count, count, "{running} {target}");
+    }
+}
