@@ -570,6 +570,9 @@ mod tests {
         fn cluster_version(&self) -> Answer<'_, Result<Option<Version>, etcd::error::Error>> {
             unreachable!("not a change")
         }
+        fn is_auth_enabled(&self) -> Answer<'_, Result<bool, etcd::error::Error>> {
+            unreachable!("not a change")
+        }
         fn alarms(&self) -> Answer<'_, Result<std::collections::BTreeSet<Alarm>, etcd::error::Error>> {
             unreachable!("not a change")
         }

@@ -103,6 +103,8 @@ pub enum Blocker {
     },
     /// No way leads from the versions that run to the one in the spec.
     VersionNotReachable(UpgradeRefusal),
+    /// etcd 3.4 cannot run beside 3.5 while authentication is enabled.
+    AuthenticationEnabled,
     /// Members run other versions on their way to the one in the spec, and the spec names one image for all.
     OneImageForAllVersions {
         /// The image.
@@ -192,6 +194,7 @@ impl Blocker {
             Self::TemplateIncarnation => BlockerReason::TemplateIncarnation,
             Self::TemplateNotApplied { .. } => BlockerReason::TemplateNotApplied,
             Self::VersionNotReachable(_) => BlockerReason::VersionNotReachable,
+            Self::AuthenticationEnabled => BlockerReason::AuthenticationEnabled,
             Self::OneImageForAllVersions { .. } => BlockerReason::OneImageForAllVersions,
             Self::SettingUnknownOnTheWay { .. } => BlockerReason::SettingUnknownOnTheWay,
             Self::ImageVersionDiffers { .. } => BlockerReason::ImageVersionDiffers,
@@ -352,6 +355,9 @@ impl fmt::Display for Blocker {
                 "the StatefulSet has not accepted the template that {member} is to be re-created from: see the condition Applied"
             ),
             Self::VersionNotReachable(refusal) => write!(f, "{refusal}"),
+            Self::AuthenticationEnabled => f.write_str(
+                "members of etcd 3.4 and 3.5 cannot run together while authentication is enabled: disable it with `etcdctl auth disable`, and enable it again after the upgrade",
+            ),
             Self::OneImageForAllVersions { image, versions } => write!(
                 f,
                 "members run etcd {} on the way, and spec.image is {image}: set spec.repository and spec.version in its place",

@@ -160,6 +160,7 @@ pub async fn observe(
         members,
         recorded_versions,
         cluster_version: None,
+        is_auth_enabled: None,
         membership: probes.membership.clone(),
         local_membership: probes.local_membership.clone(),
         alarms: probes.alarms.clone(),
@@ -182,6 +183,7 @@ pub async fn observe(
     };
     if is_next_minor(&ClusterView::new(&observed)) {
         observed.cluster_version = probes.cluster_version().await;
+        observed.is_auth_enabled = probes.is_auth_enabled().await;
     }
     Ok(Observation {
         observed,

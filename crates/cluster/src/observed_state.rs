@@ -73,6 +73,8 @@ pub struct ObservedCluster {
     pub recorded_versions: BTreeMap<Ordinal, Version>,
     /// The version that the members agree to behave as; asked only before a newer minor version, none if nobody told.
     pub cluster_version: Option<Version>,
+    /// Whether authentication is enabled in etcd; asked only before a newer minor version, none if nobody told.
+    pub is_auth_enabled: Option<bool>,
     /// Who the members are.
     pub membership: Membership,
     /// The members as the only voter that there was has them by itself, where no quorum can tell.

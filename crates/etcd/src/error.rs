@@ -182,6 +182,7 @@ fn class_of(rejection: &Rejection) -> Class {
         | Rejection::NotLeader
         | Rejection::BadTransferee
         | Rejection::NotForLearners
+        | Rejection::AuthenticationDisabled
         | Rejection::Compacted => Class::Refused,
         Rejection::Unauthorised(_) => Class::Unauthorised,
         Rejection::Corrupt => Class::Corrupt,

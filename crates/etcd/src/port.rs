@@ -56,6 +56,8 @@ pub trait Port: fmt::Debug + Send + Sync {
     fn status(&self) -> Answer<'_, Result<Status, Error>>;
     /// [`Client::cluster_version`]
     fn cluster_version(&self) -> Answer<'_, Result<Option<Version>, Error>>;
+    /// [`Client::is_auth_enabled`]
+    fn is_auth_enabled(&self) -> Answer<'_, Result<bool, Error>>;
     /// [`Client::alarms`]
     fn alarms(&self) -> Answer<'_, Result<BTreeSet<Alarm>, Error>>;
     /// [`Client::disarm`]
@@ -132,6 +134,10 @@ impl Port for Client {
 
     fn cluster_version(&self) -> Answer<'_, Result<Option<Version>, Error>> {
         Box::pin(Client::cluster_version(self))
+    }
+
+    fn is_auth_enabled(&self) -> Answer<'_, Result<bool, Error>> {
+        Box::pin(Client::is_auth_enabled(self))
     }
 
     fn alarms(&self) -> Answer<'_, Result<BTreeSet<Alarm>, Error>> {

@@ -72,6 +72,9 @@ pub enum Rejection {
     /// No or a wrong identity, or too few rights.
     #[error("not authorised: {0}")]
     Unauthorised(String),
+    /// A login while authentication is disabled.
+    #[error("authentication is not enabled")]
+    AuthenticationDisabled,
     /// This version cannot do it.
     #[error("this version of etcd cannot do that")]
     Unsupported,
@@ -117,6 +120,7 @@ const TEXTS: &[(&str, Rejection)] = &[
         Rejection::FutureRevision,
     ),
     ("not capable", Rejection::Unsupported),
+    ("authentication is not enabled", Rejection::AuthenticationDisabled),
 ];
 
 /// What identity or rights are about.

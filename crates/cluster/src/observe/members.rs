@@ -53,6 +53,12 @@ impl MemberProbes {
         let connection = self.connections.get(&self.reader?)?;
         connection.cluster_version().await.ok().flatten()
     }
+
+    /// Whether authentication is enabled in the cluster, if anybody tells.
+    pub async fn is_auth_enabled(&self) -> Option<bool> {
+        let connection = self.connections.get(&self.reader?)?;
+        connection.is_auth_enabled().await.ok()
+    }
 }
 
 /// What one pod answered.

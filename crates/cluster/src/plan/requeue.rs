@@ -26,7 +26,10 @@ pub fn requeue_after(
             if matches!(
                 rollout,
                 RolloutState::Pending(
-                    PendingCause::OtherClusters | PendingCause::ClusterVersion | PendingCause::StorageVersion
+                    PendingCause::OtherClusters
+                        | PendingCause::Authentication
+                        | PendingCause::ClusterVersion
+                        | PendingCause::StorageVersion
                 )
             ) =>
         {

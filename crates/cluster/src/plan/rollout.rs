@@ -58,6 +58,8 @@ pub enum PendingCause {
     Hibernated,
     /// The members must be healthy, and no other operation under way.
     Members,
+    /// No member has told whether authentication is enabled.
+    Authentication,
     /// The cluster does not behave as the minor version that all members run yet.
     ClusterVersion,
     /// The files of the members are not of the minor version yet that all members run.

@@ -103,6 +103,9 @@ pub fn pending_text(view: &ClusterView<'_>, plan: &Plan, inputs: &StatusInputs<'
         RolloutState::Pending(PendingCause::Members) => {
             format!("{changes}: waiting for every member to be healthy and for other operations to end.")
         }
+        RolloutState::Pending(PendingCause::Authentication) => {
+            format!("{changes}: waiting for a member to tell whether authentication is enabled.")
+        }
         RolloutState::Pending(PendingCause::ClusterVersion) => {
             format!(
                 "{changes}: waiting for etcd to raise the version of the cluster to that of its members, which it does within seconds."

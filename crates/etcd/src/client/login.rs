@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::Client;
 use crate::error::Error;
+use crate::rejection::Rejection;
 
 const AUTHENTICATE: &str = "Authenticate";
 
@@ -33,6 +34,24 @@ impl Client {
             .await?;
         self.etcd = etcd;
         Ok(self)
+    }
+
+    /// Whether authentication is enabled. Versions before 3.5 tell it only by how they reject a login, so this is the login of
+    /// nobody; needs a quorum, and no rights.
+    pub async fn is_auth_enabled(&self) -> Result<bool, Error> {
+        let nobody = User {
+            name: String::new(),
+            password: String::new(),
+        };
+        let login = self.clone().login(&nobody).await;
+        match login {
+            Ok(_) => Ok(true),
+            Err(error) => match error.rejection() {
+                Some(Rejection::AuthenticationDisabled) => Ok(false),
+                Some(Rejection::Unauthorised(_)) => Ok(true),
+                _ => Err(error),
+            },
+        }
     }
 }
 

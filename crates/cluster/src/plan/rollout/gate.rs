@@ -84,6 +84,9 @@ pub fn user_blocker(view: &ClusterView<'_>) -> Option<Blocker> {
     if let Some(blocker) = blocker.filter(|_| !minor::is_template_behind(view)) {
         return Some(blocker.clone());
     }
+    if let Some(blocker) = minor::blocker(view) {
+        return Some(blocker);
+    }
     let tls = &observed.desired.tls;
     if tls.peer.is_some() != set.secure_peers || tls.client.is_some() != set.secure_clients {
         return Some(Blocker::EncryptionSwitched);

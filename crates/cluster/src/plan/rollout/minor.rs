@@ -8,10 +8,13 @@ use etcd_operator_etcd::version::{Minor, Version};
 use jiff::SignedDuration;
 
 use super::{PendingCause, gate};
+use crate::blocker::Blocker;
 use crate::observed_state::Ordinal;
 use crate::persisted_state::PersistedState;
 use crate::plan::ClusterView;
 
+/// The minor version whose members do not run beside those of the next one while authentication is enabled.
+const WITHOUT_AUTHENTICATION: Minor = Minor::V3_4;
 /// The first minor version whose members tell the version of their files.
 const STORAGE_VERSION_SINCE: Minor = Minor::V3_6;
 
@@ -70,6 +73,9 @@ pub fn wait_before_next_minor(view: &ClusterView<'_>, persisted: &PersistedState
     let [Some(minor)] = minors.into_iter().collect::<Vec<_>>()[..] else {
         return Some(PendingCause::Members);
     };
+    if minor == WITHOUT_AUTHENTICATION && observed.is_auth_enabled.is_none() {
+        return Some(PendingCause::Authentication);
+    }
     if observed.cluster_version.as_ref().and_then(Minor::of) != Some(minor) {
         return Some(PendingCause::ClusterVersion);
     }
@@ -80,6 +86,16 @@ pub fn wait_before_next_minor(view: &ClusterView<'_>, persisted: &PersistedState
         .iter()
         .all(|status| has_storage_version(status.storage_version.as_ref()));
     (minor >= STORAGE_VERSION_SINCE && !is_stored).then_some(PendingCause::StorageVersion)
+}
+
+/// What the user has to change before the next minor version.
+pub fn blocker(view: &ClusterView<'_>) -> Option<Blocker> {
+    let observed = view.observed;
+    let template = observed.set.as_ref().and_then(|set| set.version.as_ref())?;
+    let is_rejected = is_next_minor(view)
+        && Minor::of(template) == Some(WITHOUT_AUTHENTICATION)
+        && observed.is_auth_enabled == Some(true);
+    is_rejected.then_some(Blocker::AuthenticationEnabled)
 }
 
 /// The members that run a lower minor version than the pod template names.

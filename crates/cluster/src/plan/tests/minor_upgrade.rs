@@ -408,3 +408,20 @@ fn members_drop_log_entries_of_api_v2_on_their_way_through_the_last_version_that
         assert_eq!(next(running, target).snapshot_count, count, "{running} {target}");
     }
 }
+
+#[test]
+fn from_3_4_authentication_must_be_off_and_known_to_be() {
+    let mut scene = asked("3.4.44", "3.5.35");
+    settles(&mut scene, "3.4.44");
+    scene.observed.is_auth_enabled = None;
+    assert!(!may_update(&scene));
+    assert_eq!(
+        rollout(&scene),
+        RolloutState::Pending(PendingCause::Authentication)
+    );
+    scene.observed.is_auth_enabled = Some(true);
+    assert!(!may_update(&scene));
+    assert_eq!(blockers(&scene), [BlockerReason::AuthenticationEnabled]);
+    scene.observed.is_auth_enabled = Some(false);
+    assert!(may_update(&scene));
+}

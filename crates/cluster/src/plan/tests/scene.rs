@@ -109,6 +109,7 @@ impl Scene {
             members: BTreeMap::new(),
             recorded_versions: BTreeMap::new(),
             cluster_version: None,
+            is_auth_enabled: None,
             membership: Membership::Unknown(vec![no_answer()]),
             local_membership: BTreeMap::new(),
             alarms: BTreeSet::new(),
