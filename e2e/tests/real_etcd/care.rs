@@ -102,9 +102,9 @@ async fn a_status_has_every_field_that_its_minor_sends() -> Result<()> {
     Ok(())
 }
 
-/// `/version` needs no authentication, and is answered without a quorum.
+/// `/version` needs no authentication, and is answered without a quorum; and whether there is authentication is told to anybody.
 #[tokio::test]
-async fn every_minor_tells_the_cluster_version() -> Result<()> {
+async fn every_minor_tells_the_cluster_version_and_whether_it_authenticates() -> Result<()> {
     for version in EtcdVersion::ALL {
         let fleet = Fleet::new(version).await?;
         let mut processes = fleet.bootstrap(2).await?;
@@ -118,6 +118,7 @@ async fn every_minor_tells_the_cluster_version() -> Result<()> {
             Ok(told.filter(|told| *told == decided))
         })
         .await?;
+        assert!(!client.is_auth_enabled().await?, "{version:?}");
         // The oldest have the role only once it was added; the others refuse that.
         fleet.etcdctl(0, &["role", "add", "root"]).await?;
         for arguments in [
@@ -131,6 +132,7 @@ async fn every_minor_tells_the_cluster_version() -> Result<()> {
         let refused = client.position().await.expect_err("there is no user");
         assert_eq!(refused.class(), Class::Unauthorised, "{version:?}: {refused}");
         assert_eq!(client.cluster_version().await?, Some(decided.clone()));
+        assert!(client.is_auth_enabled().await?, "{version:?}");
         processes[1].kill();
         assert_eq!(client.cluster_version().await?, Some(decided), "{version:?}");
     }
