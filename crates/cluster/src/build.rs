@@ -78,6 +78,8 @@ pub struct BuildInputs {
     /// Whether the gate for another pod template has passed: with it the next pod that is re-created, for whatever
     /// reason, is a changed one.
     pub may_update_template: bool,
+    /// After how many entries of the log members take a snapshot of it, if that is not what the spec says.
+    pub snapshot_count: Option<u64>,
     /// Requests to restart the members, including those that the stored template was made for.
     pub restart: RestartRequests,
     /// What pods bring onto their volumes before they start.
@@ -120,7 +122,13 @@ impl Objects {
 
 /// The objects of a cluster; refusals name what of the spec this version of etcd, or a pod, cannot have.
 pub fn build(desired: &Desired, inputs: &BuildInputs) -> Result<Objects, Vec<Refusal>> {
-    let wanted = template::template(desired, inputs)?;
+    let rendered = desired.with_snapshot_count(inputs.snapshot_count);
+    let wanted = match (template::template(&rendered, inputs), &inputs.stored) {
+        (Ok(wanted), _) => wanted,
+        // What cannot be rolled out does not keep the members that run from being looked after.
+        (Err(_), Some(stored)) if !inputs.may_update_template => stored.template().clone(),
+        (Err(refused), _) => return Err(refused),
+    };
     let live_metadata = template::live_metadata(&wanted, &inputs.namespace);
     let (mut template, pending) = stored::choose_template(wanted, inputs);
     fetch::apply(&mut template, inputs);

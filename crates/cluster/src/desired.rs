@@ -14,6 +14,7 @@ pub use pod::Pod;
 pub use service::Service;
 pub use storage::Storage;
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use etcd_operator_api::{
@@ -167,6 +168,16 @@ impl Desired {
     pub fn version(&self, chosen: Option<&Version>) -> Version {
         version(&self.image, chosen)
     }
+
+    /// The same with another number of log entries after which members take a snapshot of the log, if one is given.
+    pub fn with_snapshot_count(&self, count: Option<u64>) -> Cow<'_, Self> {
+        if count.is_none() {
+            return Cow::Borrowed(self);
+        }
+        let mut other = self.clone();
+        other.options.snapshot_count = count;
+        Cow::Owned(other)
+    }
 }
 
 fn version(image: &Image, chosen: Option<&Version>) -> Version {
@@ -238,13 +249,16 @@ pub fn desired(cluster: &EtcdCluster) -> Result<Desired, Vec<Refusal>> {
             };
             let recorded = recorded_version(cluster);
             let target = desired.version(recorded.as_ref());
-            // What another minor version lacks keeps a running cluster from that, and from nothing else.
+            // Where a cluster runs another minor version, what one of the two lacks keeps it from a rollout, and from nothing else.
             let has_formed = cluster
                 .status
                 .as_ref()
                 .is_some_and(|status| status.cluster_id.is_some());
             let running = recorded.filter(|running| has_formed && Minor::of(running) != Minor::of(&target));
-            let refused = build::validate_template(&desired, running.as_ref().unwrap_or(&target));
+            let mut refused = build::validate_template(&desired, &target);
+            if running.is_some_and(|running| build::validate_template(&desired, &running).is_empty()) {
+                refused.clear();
+            }
             if refused.is_empty() {
                 Ok(desired)
             } else {

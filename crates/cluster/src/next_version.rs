@@ -1,6 +1,6 @@
 //! The version of etcd that the pod template of a cluster is to have: the next one on the way to what the spec asks for. Pure.
 
-use etcd_operator_etcd::policy::{self, IntermediateVersions, UpgradePath};
+use etcd_operator_etcd::policy::{self, IntermediateVersions, UpgradePath, UpgradeRefusal};
 use etcd_operator_etcd::version::{Minor, Version};
 
 use crate::blocker::Blocker;
@@ -18,7 +18,7 @@ pub struct NextVersion {
     pub later: Vec<Version>,
     /// Why what the spec asks for cannot be reached.
     pub blocker: Option<Blocker>,
-    /// After how many entries of the log members take a snapshot of it with this version, where the spec does not decide.
+    /// After how many entries of the log members take a snapshot of it with this version, whatever the spec says.
     pub snapshot_count: Option<u64>,
 }
 
@@ -33,28 +33,29 @@ pub fn next_version(
     intermediate: &IntermediateVersions,
 ) -> NextVersion {
     let target = observed.desired.version(template);
-    let Some(template) = template.filter(|_| observed.persisted.has_formed()) else {
+    if !observed.persisted.has_formed() {
         return NextVersion::from(UpgradePath::to(&target));
-    };
+    }
     let view = ClusterView::new(observed);
     let versions = plan::member_versions(&view);
+    // A StatefulSet that was deleted is made again with what its members can start with.
+    let Some(template) = template.or_else(|| versions.values().flatten().min()) else {
+        return NextVersion::from(UpgradePath::to(&target));
+    };
+    let target = observed.desired.version(Some(template));
     // Of whom nothing is known may run what its pod is made from.
     let mut running: Vec<_> = versions
-        .into_values()
-        .map(|version| version.unwrap_or_else(|| template.clone()))
+        .values()
+        .map(|version| version.clone().unwrap_or_else(|| template.clone()))
         .collect();
     if running.is_empty() {
         running.push(template.clone());
     }
-    let lowest = running.iter().min().unwrap_or(template);
-    // Nothing is made from a version that members could not start with.
-    let held = if Minor::of(template) < Minor::of(lowest) {
-        lowest
-    } else {
-        template
-    };
+    let oldest = view
+        .oldest_running_version()
+        .filter(|_| plan::is_template_behind(&view));
     let stays = |later: Vec<Version>, blocker: Option<Blocker>| NextVersion {
-        version: held.clone(),
+        version: oldest.unwrap_or(template).clone(),
         later,
         blocker,
         snapshot_count: None,
@@ -63,6 +64,17 @@ pub fn next_version(
         Ok(path) => path,
         Err(refusal) => return stays(vec![target], Some(Blocker::VersionNotReachable(refusal))),
     };
+    let cluster_version = observed.cluster_version.as_ref();
+    if let Some(risen) = cluster_version.filter(|risen| Minor::of(risen) > Minor::of(&path.next)) {
+        let refusal = UpgradeRefusal::Downgrade {
+            running: risen.clone(),
+            target: target.clone(),
+        };
+        return stays(vec![target], Some(Blocker::VersionNotReachable(refusal)));
+    }
+    if observed.set.is_none() {
+        return stays(path.versions().cloned().collect(), None);
+    }
     if Minor::of(&path.next) == Minor::of(template) && path.rest.is_empty() {
         return NextVersion::from(path);
     }
@@ -71,8 +83,11 @@ pub fn next_version(
         return stays(later(), Some(blocker));
     }
     // What keeps a member from starting is cured first, with the version that the others run.
-    let is_up = Minor::of(&path.next) > Minor::of(template);
-    if is_up && plan::stuck_pods(&view).next().is_some() {
+    let is_next = Minor::of(&path.next) > Minor::of(template)
+        && running
+            .iter()
+            .all(|version| Minor::of(version) < Minor::of(&path.next));
+    if is_next && plan::stuck_pods(&view).next().is_some() {
         return stays(later(), None);
     }
     NextVersion::from(path)

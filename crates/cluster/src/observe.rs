@@ -35,7 +35,7 @@ use crate::observed_state::{
     kube_objects,
 };
 use crate::persisted_state::{PersistedState, Rollout};
-use crate::plan::{ClusterView, is_next_minor};
+use crate::plan::{ClusterView, is_next_minor, needs_cluster_version};
 use crate::reconcile::Deps;
 
 pub use members::MemberProbes;
@@ -149,6 +149,7 @@ pub async fn observe(
             spec_hash: String::new(),
             version: desired.version(template_version.as_ref()),
             later_versions: Vec::new(),
+            snapshot_count: None,
             version_blocker: None,
             is_restart_requested: stored
                 .as_deref()
@@ -170,19 +171,21 @@ pub async fn observe(
         unfenced: BTreeSet::new(),
         desired,
     };
-    let next = next_version(&observed, template_version.as_ref(), &deps.intermediate_versions);
-    if next.snapshot_count.is_some() {
-        observed.desired.options.snapshot_count = next.snapshot_count;
+    let target = observed.desired.version(template_version.as_ref());
+    if needs_cluster_version(&ClusterView::new(&observed), &target) {
+        observed.cluster_version = probes.cluster_version().await;
     }
+    let next = next_version(&observed, template_version.as_ref(), &deps.intermediate_versions);
+    let rendered = observed.desired.with_snapshot_count(next.snapshot_count);
     observed.wanted = WantedTemplate {
-        spec_hash: spec_hash(&observed.desired, &next.version, &restart),
+        spec_hash: spec_hash(&rendered, &next.version, &restart),
         version: next.version,
         later_versions: next.later,
         version_blocker: next.blocker,
+        snapshot_count: next.snapshot_count,
         ..observed.wanted
     };
     if is_next_minor(&ClusterView::new(&observed)) {
-        observed.cluster_version = probes.cluster_version().await;
         observed.is_auth_enabled = probes.is_auth_enabled().await;
     }
     Ok(Observation {

@@ -100,6 +100,8 @@ pub struct WantedTemplate {
     pub version: Version,
     /// The versions after it; the last one is what the spec asks for.
     pub later_versions: Vec<Version>,
+    /// After how many entries of the log members take a snapshot of it, if that is not what the spec says.
+    pub snapshot_count: Option<u64>,
     /// Why the version that the spec asks for cannot be reached.
     pub version_blocker: Option<Blocker>,
     /// The last request by `kubectl rollout restart` that counts, if there ever was one.

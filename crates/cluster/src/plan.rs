@@ -50,7 +50,7 @@ pub use layout::{FetchContainer, ObjectLayout, TemplateChange};
 pub use restore::member_restore_statuses;
 pub use rollout::{
     DEFAULT_QUOTA, Departure, OtherVoters, PendingCause, RolloutState, is_incomplete, is_next_minor,
-    member_versions, outdated_pods, stuck_pods,
+    is_template_behind, member_versions, needs_cluster_version, outdated_pods, stuck_pods,
 };
 
 /// What to do next.

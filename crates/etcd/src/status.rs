@@ -57,8 +57,8 @@ pub enum Downgrade {
     Disabled,
     /// One is: the leader lowers the cluster version, and each member the version of its files.
     Enabled {
-        /// The cluster version that members go down to, with patch 0.
-        target: Version,
+        /// The cluster version that members go down to, with patch 0, if it can be read.
+        target: Option<Version>,
     },
 }
 
@@ -126,7 +126,7 @@ impl Status {
             },
             db_quota: Some(bytes(answer.db_size_quota())?).filter(|bytes| *bytes > 0),
             storage_version: Some(answer.storage_version().to_owned()).filter(|version| !version.is_empty()),
-            downgrade: answer.downgrade_info().map(Downgrade::read).transpose()?,
+            downgrade: answer.downgrade_info().map(Downgrade::read),
             errors: answer.errors().to_vec(),
             position: Position {
                 term: RaftTerm(answer.raft_term()),
@@ -138,14 +138,13 @@ impl Status {
 }
 
 impl Downgrade {
-    fn read(info: &DowngradeInfo) -> Result<Self, String> {
+    fn read(info: &DowngradeInfo) -> Self {
         if !info.enabled() {
-            return Ok(Self::Disabled);
+            return Self::Disabled;
         }
-        let target = info.target_version().parse();
-        Ok(Self::Enabled {
-            target: target.map_err(|error| format!("the target of the downgrade: {error}"))?,
-        })
+        Self::Enabled {
+            target: info.target_version().parse().ok(),
+        }
     }
 }
 
@@ -207,16 +206,14 @@ mod tests {
                 enabled,
                 target_version: target.to_owned(),
             });
-            Status::read(&answer).map(|status| status.downgrade)
+            Status::read(&answer).expect("a status").downgrade
         };
-        assert_eq!(told(None), Ok(None));
-        assert_eq!(told(Some((false, ""))), Ok(Some(Downgrade::Disabled)));
+        assert_eq!(told(None), None);
+        assert_eq!(told(Some((false, ""))), Some(Downgrade::Disabled));
         let target = Version::of(crate::version::Minor::V3_5, 0);
-        assert_eq!(
-            told(Some((true, "3.5.0"))),
-            Ok(Some(Downgrade::Enabled { target }))
-        );
-        assert!(told(Some((true, ""))).is_err());
+        let target = Some(target);
+        assert_eq!(told(Some((true, "3.5.0"))), Some(Downgrade::Enabled { target }));
+        assert_eq!(told(Some((true, ""))), Some(Downgrade::Enabled { target: None }));
     }
 
     #[test]

@@ -152,7 +152,7 @@ async fn downgrade_is_told(fleet: &Fleet) -> Result<()> {
     let target = older.parse()?;
     assert_eq!(
         member.status().await?.downgrade,
-        Some(Downgrade::Enabled { target })
+        Some(Downgrade::Enabled { target: Some(target) })
     );
     client.downgrade(DowngradeOptions::Cancel).await?;
     assert_eq!(member.status().await?.downgrade, Some(Downgrade::Disabled));

@@ -1,6 +1,5 @@
 //! Restarting a member with the current pod template: everybody else is asked again right before its pod goes.
 
-use etcd_operator_api::EtcdCluster;
 use etcd_operator_etcd::id::MemberId;
 use etcd_operator_etcd::membership::Membership as MembershipRead;
 use etcd_operator_runtime::key::ObjectKey;
@@ -31,9 +30,6 @@ pub async fn restart_pod(
     if let Some(why) = why_membership_changed(observation).await {
         return Ok(Outcome::Waits(format!("{name} is not restarted: {why}")));
     }
-    if is_spec_changed(observation, key, deps).await? {
-        return Ok(Outcome::Stale("the spec has changed".to_owned()));
-    }
     let key = key.beside(&name);
     let done = match departure {
         Departure::Evicted => deps.applier.evict(&key, &pod.uid).await,
@@ -47,17 +43,6 @@ pub async fn restart_pod(
         Err(error) if error.is_conflict() => Ok(Outcome::Stale(format!("pod {name} was replaced"))),
         Err(error) => Err(error.into()),
     }
-}
-
-/// Whether the spec is another one by now than the one that the step was decided for.
-async fn is_spec_changed(observation: &Observation, key: &ObjectKey, deps: &Deps) -> Result<bool, Error> {
-    let observed = &observation.observed;
-    let now = deps.applier.read::<EtcdCluster>(key).await?;
-    let is_same = now.is_some_and(|now| {
-        now.metadata.uid.as_deref() == Some(observed.uid.as_str())
-            && now.metadata.generation == Some(observed.generation)
-    });
-    Ok(!is_same)
 }
 
 /// Why a voter may not be relied on at this moment: its pod goes or is not ready, or it does not answer a linearizable read.

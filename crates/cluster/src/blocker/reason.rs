@@ -67,6 +67,8 @@ reasons! {
         "Find the wrong member with `etcdctl endpoint hashkv`. Have it replaced with the annotation that the message names.";
     DataLivesWithPods(User): "Members keep their data in their pods, and one or two members in a version of etcd without learners cannot be replaced one by one.",
         "Set `spec.size` to 3 first, or set the change back.";
+    DowngradeEnabled(User): "A downgrade is enabled in etcd, so members of a newer minor version cannot join.",
+        "Cancel it with `etcdctl downgrade cancel`.";
     EncryptionSwitched(User): "A change of the spec switches TLS on or off for members that run.",
         "Set `spec.TLS` back. Restore a backup into a new EtcdCluster with the other setting.";
     FetchContainerMissing(Waiting): "A pod was created without the container that fetches the backup.",

@@ -82,6 +82,11 @@ impl StoredTemplates {
         })
     }
 
+    /// The template.
+    pub(super) fn template(&self) -> &PodTemplateSpec {
+        &self.template
+    }
+
     /// The template as it is kept.
     pub fn text(&self) -> String {
         text(&self.template)

@@ -32,6 +32,7 @@ pub(crate) fn validate_template(desired: &Desired, version: &Version) -> Vec<Ref
         budget_voters: 0,
         stored: None,
         may_update_template: true,
+        snapshot_count: None,
         restart: RestartRequests::default(),
         fetch_container: FetchContainer::Absent,
         is_restoring: false,

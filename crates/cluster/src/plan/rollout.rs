@@ -20,7 +20,9 @@ use crate::pending_operation::Cause;
 use crate::persisted_state::{PersistedState, RestartedMember, Restore, Rollout};
 
 pub use gate::{DEFAULT_QUOTA, may_update_template};
-pub use minor::{is_next_minor, member_versions, wait_before_last};
+pub use minor::{
+    is_next_minor, is_template_behind, member_versions, needs_cluster_version, wait_before_last,
+};
 pub use stuck::stuck_pods;
 pub use surge::with_surge_size;
 
@@ -144,7 +146,7 @@ pub fn refresh(view: &ClusterView<'_>, persisted: &mut PersistedState) {
     };
     let is_edited = observed.generation != observed.persisted.generation;
     let Some(rollout) = &mut persisted.rollout else {
-        let is_complete = !gate::is_template_changed(view) && outdated_pods(view).next().is_none();
+        let is_complete = !is_incomplete(observed);
         let is_new = observed.set.is_none() || !persisted.has_formed();
         // Nobody acts on the spec of a paused cluster.
         let is_asked_for = (is_edited || observed.wanted.is_restart_requested) && !observed.desired.paused;
@@ -156,7 +158,12 @@ pub fn refresh(view: &ClusterView<'_>, persisted: &mut PersistedState) {
     // What a paused cluster asks for is looked at when it is not paused any more.
     if rollout.spec_hash != *wanted && !observed.desired.paused {
         let current = rollout.current.take();
-        *rollout = Rollout { current, ..begin() };
+        let reversible = rollout.reversible.filter(|_| minor::is_mixed(view));
+        *rollout = Rollout {
+            current,
+            reversible,
+            ..begin()
+        };
     }
     if rollout
         .current
@@ -171,15 +178,23 @@ pub fn refresh(view: &ClusterView<'_>, persisted: &mut PersistedState) {
 
 /// What is remembered once this step is to be taken.
 pub fn record_step(view: &ClusterView<'_>, persisted: &mut PersistedState, step: Option<&Step>) {
-    if let (Some(Step::RestartPod { pod, .. }), Some(rollout)) = (step, &mut persisted.rollout) {
+    let (Some(step), Some(rollout)) = (step, &mut persisted.rollout) else {
+        return;
+    };
+    if let Step::RestartPod { pod, .. } = step {
         let current = RestartedMember {
             ordinal: pod.ordinal,
             pod: pod.uid.clone(),
         };
         rollout.set_current(Some(current), view.observed.now);
-        if minor::is_last_of_lower_minor(view, pod.ordinal) {
-            rollout.reversible = Some(false);
-        }
+    }
+    let leaves = match step {
+        Step::RestartPod { pod, .. } | Step::DeleteStoppedPod { pod, .. } => Some(pod.ordinal),
+        Step::Remove { ordinal, .. } => *ordinal,
+        _ => None,
+    };
+    if leaves.is_some_and(|ordinal| minor::is_last_of_lower_minor(view, ordinal)) {
+        rollout.reversible = Some(false);
     }
 }
 
@@ -241,6 +256,7 @@ pub fn decide(view: &ClusterView<'_>, known: &Known, persisted: &PersistedState)
     }
     let outdated: Vec<_> = outdated_pods(view)
         .filter(|(ordinal, _)| surge::replaces_members(view) || stuck::keeps_data(view, *ordinal))
+        .filter(|(ordinal, _)| !minor::must_keep_minor(view, *ordinal))
         .filter_map(|(ordinal, pod)| Some((ordinal, pod, observed.etcd_member_in(known, ordinal)?)))
         .collect();
     if outdated.is_empty() && rollout.current.is_none() {
@@ -287,9 +303,8 @@ pub fn decide(view: &ClusterView<'_>, known: &Known, persisted: &PersistedState)
     }
     if let Some(wait) = wait_before_last(view, *ordinal) {
         let text = format!(
-            "{} is the last member of the lower minor version: it is restarted when the others have been ready for {} more seconds. Until then the version can be set back.",
+            "{} is the last member of the lower minor version: {wait}. Meanwhile the version can be set back.",
             observed.name(*ordinal),
-            wait.as_secs().max(1),
         );
         return waits(&text);
     }

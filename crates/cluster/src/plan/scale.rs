@@ -85,10 +85,8 @@ fn shrink(
         return Some(await_missing_members(view, known, missing, text));
     }
     if let Some(wait) = rollout::wait_before_last(view, ordinal) {
-        let text = format!(
-            "{name} is the last member of the lower minor version: it is taken out when the others have been ready for {} more seconds.",
-            wait.as_secs().max(1),
-        );
+        let text =
+            format!("{name} is to be taken out and is the last member of the lower minor version: {wait}.");
         return Some(FlowDecision::without_operation(Reason::Waiting, text));
     }
     remove::advance(view, known, ordinal, member.id)

@@ -105,6 +105,7 @@ pub fn build_inputs(
         ),
         // While a restore stands the template changes by what the restore needs, and by nothing else.
         may_update_template: layout.template == TemplateChange::Update && !layout.is_restoring,
+        snapshot_count: observed.wanted.snapshot_count,
         restart: observation.restart.clone(),
         stored,
         fetch_container: layout.fetch_container.clone(),

@@ -169,7 +169,11 @@ fn describe_changes(view: &ClusterView<'_>, inputs: &StatusInputs<'_>) -> String
 
 /// The version that is rolled out while another one runs.
 pub fn target_version<'a>(view: &ClusterView<'a>, plan: &Plan) -> Option<&'a Version> {
-    let target = view.observed.wanted.target();
+    let wanted = &view.observed.wanted;
+    let target = wanted.target();
+    if plan.rollout == RolloutState::Held || wanted.version_blocker.is_some() {
+        return None;
+    }
     let is_another = view
         .oldest_running_version()
         .is_some_and(|running| running != target);

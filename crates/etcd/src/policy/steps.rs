@@ -139,8 +139,11 @@ pub fn path(
     let on_the_way = Minor::ALL
         .into_iter()
         .filter(|minor| (low..wanted).contains(minor));
+    // No member below the floor runs beside one of the next minor version, on the way back neither.
+    let is_returning = low < high && wanted == low && target.patch < floor(low);
     let mut versions = on_the_way
         .filter(|minor| *minor != low || lowest.patch < floor(low))
+        .chain(is_returning.then_some(low))
         .map(|minor| intermediate.of(minor))
         .chain([target.clone()]);
     let next = versions.next().unwrap_or_else(|| target.clone());

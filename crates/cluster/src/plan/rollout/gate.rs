@@ -23,17 +23,22 @@ pub fn is_template_changed(view: &ClusterView<'_>) -> bool {
 pub fn may_update_template(view: &ClusterView<'_>, persisted: &PersistedState) -> bool {
     let observed = view.observed;
     let is_restoring = persisted.restore.as_ref().is_some_and(Restore::is_active);
+    let is_return_asleep = observed.desired.size.get() == 0 && minor::is_return_asleep(view);
     if !is_template_changed(view)
         || is_restoring
         || persisted.rollout.is_none()
-        || observed.desired.size.get() == 0
+        || (observed.desired.size.get() == 0 && !is_return_asleep)
         || observed.desired.updates.strategy == UpdateStrategy::Paused
         || user_blocker(view).is_some()
     {
         return false;
     }
-    // Nobody is helped by a newer minor version that is not sure to work.
-    if minor::is_next_minor(view) && !minor::is_template_behind(view) {
+    // Members could start with no other one.
+    if is_return_asleep || minor::is_template_behind(view) {
+        return true;
+    }
+    // A newer minor version that is not sure to work helps no member.
+    if minor::is_next_minor(view) {
         return observed.wanted.has_slot && minor::wait_before_next_minor(view, persisted).is_none();
     }
     // A member that does not start may need the change, and others may need that member.

@@ -3,13 +3,15 @@
 //! the lower one cannot start any more.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
+use etcd_operator_etcd::status::Downgrade;
 use etcd_operator_etcd::version::{Minor, Version};
 use jiff::SignedDuration;
 
 use super::{PendingCause, gate};
 use crate::blocker::Blocker;
-use crate::observed_state::Ordinal;
+use crate::observed_state::{Container, Ordinal};
 use crate::persisted_state::PersistedState;
 use crate::plan::ClusterView;
 
@@ -18,41 +20,83 @@ const WITHOUT_AUTHENTICATION: Minor = Minor::V3_4;
 /// The first minor version whose members tell the version of their files.
 const STORAGE_VERSION_SINCE: Minor = Minor::V3_6;
 
-/// The version that each member runs, or ran when it was last seen. One whose pod was made from the current pod template may
-/// start with the version of that at any moment. None where nobody ever told.
+/// The version that each member runs, or ran when it was last seen. One that does not answer counts as if it ran what its pod is
+/// made from, or will be made from, if that is newer: it may be starting with it. None where no member ever told.
 pub fn member_versions(view: &ClusterView<'_>) -> BTreeMap<Ordinal, Option<Version>> {
     let observed = view.observed;
-    let set = observed.set.as_ref();
-    let ordinals = observed.persisted.members.keys().copied();
     let version = |ordinal: Ordinal| {
-        let member = observed.member(ordinal);
-        if let Some(status) = member.status() {
+        if let Some(status) = observed.member(ordinal).status() {
             return Some(status.version.clone());
         }
-        let of_template = set.filter(|set| {
-            let pod = member.pod.as_ref();
-            pod.is_some_and(|pod| pod.spec_hash.is_some() && pod.spec_hash == set.spec_hash)
-        });
-        let of_template = of_template.and_then(|set| set.version.as_ref());
-        observed.recorded_versions.get(&ordinal).max(of_template).cloned()
+        let recorded = observed.recorded_versions.get(&ordinal);
+        let of_template = observed.set.as_ref().filter(|_| may_run_template(view, ordinal));
+        recorded
+            .max(of_template.and_then(|set| set.version.as_ref()))
+            .cloned()
     };
-    ordinals.map(|ordinal| (ordinal, version(ordinal))).collect()
+    let ordinals = observed.persisted.members.keys();
+    ordinals.map(|ordinal| (*ordinal, version(*ordinal))).collect()
 }
 
-/// Whether the pod template is to change to a newer minor version.
+/// Whether etcd may run, or start at any moment, with the current pod template where no member answers.
+fn may_run_template(view: &ClusterView<'_>, ordinal: Ordinal) -> bool {
+    let observed = view.observed;
+    let Some(set) = &observed.set else {
+        return false;
+    };
+    let Some(pod) = &observed.member(ordinal).pod else {
+        return ordinal.get() < set.replicas;
+    };
+    if pod.spec_hash.is_none() || pod.spec_hash != set.spec_hash {
+        return false;
+    }
+    let recorded = observed.recorded_versions.get(&ordinal);
+    // The cluster version would have risen with the last member of a lower one.
+    let has_not_risen = || {
+        let cluster_version = observed.cluster_version.as_ref().and_then(Minor::of);
+        cluster_version.is_some() && cluster_version == recorded.and_then(Minor::of)
+    };
+    let is_stopped = pod.container != Container::Running;
+    !(is_stopped && (!view.has_served_template(pod) || has_not_risen()))
+}
+
+/// Whether the cluster version is needed to tell which versions members can have.
+pub fn needs_cluster_version(view: &ClusterView<'_>, target: &Version) -> bool {
+    let versions = member_versions(view);
+    let mut versions = versions.values().flatten();
+    view.observed.persisted.has_formed() && versions.any(|version| Minor::of(version) != Minor::of(target))
+}
+
+/// Whether the pod template is to change to a minor version that no member runs yet.
 pub fn is_next_minor(view: &ClusterView<'_>) -> bool {
     let template = view.observed.set.as_ref().and_then(|set| set.version.as_ref());
-    template.is_some_and(|template| Minor::of(&view.observed.wanted.version) > Minor::of(template))
+    let wanted = Minor::of(&view.observed.wanted.version);
+    let versions = member_versions(view);
+    let mut versions = versions.values().flatten();
+    template.is_some_and(|template| wanted > Minor::of(template))
+        && !versions.any(|version| Minor::of(version) >= wanted)
 }
 
-/// Whether every member runs a newer minor version than the pod template names: nothing that is made from it could start.
+/// Whether every member that answers, and the cluster as such, is of a newer minor version than the pod template: etcd could not
+/// start with that.
 pub fn is_template_behind(view: &ClusterView<'_>) -> bool {
-    let template = view.observed.set.as_ref().and_then(|set| set.version.as_ref());
-    let versions = member_versions(view);
-    let lowest = versions.values().flatten().min();
-    template
-        .zip(lowest)
-        .is_some_and(|(template, lowest)| Minor::of(template) < Minor::of(lowest))
+    let observed = view.observed;
+    let template = observed.set.as_ref().and_then(|set| set.version.as_ref());
+    let running = view.oldest_running_version();
+    let Some((template, running)) = template.zip(running) else {
+        return false;
+    };
+    let is_newer = |version: &Version| Minor::of(version) > Minor::of(template);
+    is_newer(running) && observed.cluster_version.as_ref().is_some_and(is_newer)
+}
+
+/// Whether the cluster has no pods, and its pod template is of a newer minor version than the spec asks for: members that never ran
+/// it are to start with their own.
+pub fn is_return_asleep(view: &ClusterView<'_>) -> bool {
+    let observed = view.observed;
+    let template = observed.set.as_ref().and_then(|set| set.version.as_ref());
+    let is_lower = template.is_some_and(|template| Minor::of(&observed.wanted.version) < Minor::of(template));
+    is_lower && !observed.has_pods()
 }
 
 /// What a newer minor version waits for; none if the pod template may change to it.
@@ -92,22 +136,50 @@ pub fn wait_before_next_minor(view: &ClusterView<'_>, persisted: &PersistedState
 pub fn blocker(view: &ClusterView<'_>) -> Option<Blocker> {
     let observed = view.observed;
     let template = observed.set.as_ref().and_then(|set| set.version.as_ref())?;
+    let mut statuses = observed.members.values().filter_map(|member| member.status());
+    let is_lowered = statuses.any(|status| matches!(status.downgrade, Some(Downgrade::Enabled { .. })));
+    if is_next_minor(view) && is_lowered {
+        return Some(Blocker::DowngradeEnabled);
+    }
     let is_rejected = is_next_minor(view)
         && Minor::of(template) == Some(WITHOUT_AUTHENTICATION)
         && observed.is_auth_enabled == Some(true);
     is_rejected.then_some(Blocker::AuthenticationEnabled)
 }
 
-/// The members that run a lower minor version than the pod template names.
+/// The members of the lower minor version while members run two of them.
 fn members_of_lower_minor(view: &ClusterView<'_>) -> Vec<Ordinal> {
-    let template = view.observed.set.as_ref().and_then(|set| set.version.as_ref());
-    let Some(template) = template.and_then(Minor::of) else {
-        return Vec::new();
-    };
-    let is_lower = |version: &Version| Minor::of(version).is_some_and(|minor| minor < template);
-    let versions = member_versions(view).into_iter();
-    let lower = versions.filter(|(_, version)| version.as_ref().is_some_and(is_lower));
-    lower.map(|(ordinal, _)| ordinal).collect()
+    let versions = member_versions(view);
+    let minors = versions.iter().filter_map(|(ordinal, version)| {
+        let minor = Minor::of(version.as_ref()?)?;
+        Some((minor, *ordinal))
+    });
+    let minors: Vec<_> = minors.collect();
+    let lowest = minors.iter().map(|(minor, _)| *minor).min();
+    let highest = minors.iter().map(|(minor, _)| *minor).max();
+    let lower = minors
+        .iter()
+        .filter(|(minor, _)| Some(*minor) == lowest && lowest < highest);
+    lower.map(|(_, ordinal)| *ordinal).collect()
+}
+
+/// Whether members run two minor versions.
+pub fn is_mixed(view: &ClusterView<'_>) -> bool {
+    !members_of_lower_minor(view).is_empty()
+}
+
+/// Whether the spec is set back to a lower minor version than some members run, or cannot be followed.
+fn is_returning(view: &ClusterView<'_>) -> bool {
+    let wanted = &view.observed.wanted;
+    let versions = member_versions(view);
+    let highest = versions.values().flatten().max();
+    wanted.version_blocker.is_some()
+        || highest.is_some_and(|highest| Minor::of(highest) > Minor::of(&wanted.version))
+}
+
+/// Whether the member at a place must not leave the lower minor version, as the spec asks for no newer one by now.
+pub fn must_keep_minor(view: &ClusterView<'_>, ordinal: Ordinal) -> bool {
+    is_returning(view) && members_of_lower_minor(view).contains(&ordinal)
 }
 
 /// Whether the member at a place is the last one of the lower minor version: once it is gone, nobody can return to that.
@@ -115,11 +187,23 @@ pub fn is_last_of_lower_minor(view: &ClusterView<'_>, ordinal: Ordinal) -> bool 
     members_of_lower_minor(view) == [ordinal]
 }
 
-/// How long the last member of the lower minor version still stays, as the others have to show first that they serve.
-pub fn wait_before_last(view: &ClusterView<'_>, ordinal: Ordinal) -> Option<SignedDuration> {
+/// What keeps the last member of the lower minor version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitBeforeLast {
+    /// The others have to be ready for so much longer.
+    Ready(SignedDuration),
+    /// The others return to its version first.
+    Return,
+}
+
+/// What the last member of the lower minor version still stays for.
+pub fn wait_before_last(view: &ClusterView<'_>, ordinal: Ordinal) -> Option<WaitBeforeLast> {
     let observed = view.observed;
     if !is_last_of_lower_minor(view, ordinal) {
         return None;
+    }
+    if is_returning(view) {
+        return Some(WaitBeforeLast::Return);
     }
     let wanted = SignedDuration::try_from(observed.desired.updates.min_ready).unwrap_or(SignedDuration::MAX);
     let others = observed
@@ -136,19 +220,28 @@ pub fn wait_before_last(view: &ClusterView<'_>, ordinal: Ordinal) -> Option<Sign
         since.map_or(SignedDuration::ZERO, |since| observed.now.duration_since(since))
     };
     let shortest = others.map(ready_for).min()?;
-    (shortest < wanted).then(|| wanted.saturating_sub(shortest))
+    (shortest < wanted).then(|| WaitBeforeLast::Ready(wanted.saturating_sub(shortest)))
+}
+
+impl fmt::Display for WaitBeforeLast {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ready(time) => write!(
+                f,
+                "waiting until the others have been ready for {} more seconds",
+                time.as_secs().max(1)
+            ),
+            Self::Return => f.write_str("waiting until the others have returned to its version"),
+        }
+    }
 }
 
 /// Whether setting the spec back returns the members to the lower minor version; none before a minor version changes. `was` is
 /// what was known before.
 pub fn is_reversible(view: &ClusterView<'_>, restarting: Option<Ordinal>, was: Option<bool>) -> Option<bool> {
-    let template = view.observed.set.as_ref().and_then(|set| set.version.as_ref());
-    // It is being set back.
-    if template.and_then(Minor::of) > Minor::of(&view.observed.wanted.version) {
-        return None;
-    }
     match members_of_lower_minor(view)[..] {
         [] => was.map(|_| false),
+        _ if is_returning(view) => None,
         // It was decided that it goes, and it may be gone at any moment.
         [last] if Some(last) == restarting && was == Some(false) => was,
         _ => Some(true),

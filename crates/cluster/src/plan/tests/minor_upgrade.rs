@@ -5,6 +5,7 @@ use std::time::Duration;
 use etcd_operator_api::EtcdCluster;
 use etcd_operator_api::condition::ConditionType;
 use etcd_operator_etcd::policy::IntermediateVersions;
+use etcd_operator_etcd::status::{Alarm, AlarmKind, Downgrade};
 use etcd_operator_etcd::version::{Minor, Version};
 use jiff::SignedDuration;
 use serde_json::json;
@@ -15,6 +16,7 @@ use super::{line, plan, planned};
 use crate::blocker::{Blocker, BlockerReason};
 use crate::desired::desired;
 use crate::next_version::next_version;
+use crate::observed_state::ended_container;
 use crate::plan::{PendingCause, RolloutState};
 
 fn version(text: &str) -> Version {
@@ -242,7 +244,7 @@ fn the_last_member_of_the_lower_version_goes_after_the_others_have_served_for_a_
     assert_eq!(line(&scene, &waits), "RollingOut - -");
     assert_eq!(
         waits.explanation.text,
-        "c-0 is the last member of the lower minor version: it is restarted when the others have been ready for 20 more seconds. Until then the version can be set back."
+        "c-0 is the last member of the lower minor version: waiting until the others have been ready for 20 more seconds. Meanwhile the version can be set back."
     );
     assert_eq!(reversible(&scene), Some(true));
     scene.pod_at(2).ready_since = Some(scene.observed.now - SignedDuration::from_secs(30));
@@ -424,4 +426,157 @@ fn from_3_4_authentication_must_be_off_and_known_to_be() {
     assert_eq!(blockers(&scene), [BlockerReason::AuthenticationEnabled]);
     scene.observed.is_auth_enabled = Some(false);
     assert!(may_update(&scene));
+}
+
+/// Two of three members run the next minor version, and the spec asks for the earlier one again.
+fn half_way_back() -> Scene {
+    let mut scene = asked("3.5.35", "3.6.16");
+    settles(&mut scene, "3.5.35");
+    template_changes(&mut scene);
+    for number in [1, 2] {
+        goes(&mut scene, number);
+        restarted(&mut scene, number, 60);
+    }
+    scene.known().leader = Some(id(2));
+    asks_for_version(&mut scene, "3.5.35");
+    scene
+}
+
+#[test]
+fn the_last_one_stays_where_the_spec_does_not_ask_for_the_newer_version_any_more() {
+    // The template cannot change back while something else is blocked.
+    let mut full = half_way_back();
+    let kind = AlarmKind::NoSpace;
+    full.observed.alarms.insert(Alarm { member: None, kind });
+    assert!(!may_update(&full));
+    assert_eq!(plan(&full.observed).step, None);
+    // Nor does it where the spec asks for what cannot be.
+    let mut lower = half_way_back();
+    asks_for_version(&mut lower, "3.4.44");
+    assert_eq!(plan(&lower.observed).step, None);
+    assert_eq!(blockers(&lower), [BlockerReason::VersionNotReachable]);
+    // It is not taken out before the others have returned.
+    let mut smaller = half_way_back();
+    smaller.known().leader = Some(id(0));
+    smaller.runs(0, id(0));
+    smaller.status(0).expect("it runs").version = version("3.6.16");
+    smaller.runs(2, id(2));
+    smaller.status(2).expect("it runs").version = version("3.5.35");
+    smaller.pod_at(2).spec_hash = Some("as-asked".to_owned());
+    let image = smaller.observed.desired.image.clone();
+    smaller.asks_for(2);
+    smaller.observed.desired.image = image;
+    look(&mut smaller);
+    let waits = plan(&smaller.observed);
+    assert_eq!(waits.step, None, "{waits:?}");
+}
+
+#[test]
+fn a_cluster_whose_version_has_risen_is_not_set_back_though_a_member_is_away() {
+    let mut scene = half_way_back();
+    scene.silent(0);
+    assert_eq!(scene.observed.wanted.version, version("3.5.35"));
+    scene.observed.cluster_version = Some(version("3.6.0"));
+    look(&mut scene);
+    assert_eq!(scene.observed.wanted.version, version("3.6.16"));
+    assert_eq!(
+        scene
+            .observed
+            .wanted
+            .version_blocker
+            .as_ref()
+            .map(Blocker::reason),
+        Some(BlockerReason::VersionNotReachable)
+    );
+    // Its pod is away and comes back with the template of the newer version.
+    let mut gone = half_way_back();
+    gone.gone(0);
+    look(&mut gone);
+    assert_eq!(gone.observed.wanted.version, version("3.6.16"));
+}
+
+#[test]
+fn a_version_that_never_started_can_be_set_back_also_by_one_member() {
+    let mut scene = Scene::formed_of(1, "3.5.35");
+    let asks = |scene: &mut Scene, target: &str| {
+        let size = scene.observed.desired.size;
+        asks_for_version(scene, target);
+        scene.observed.desired.size = size;
+    };
+    asks(&mut scene, "3.6.16");
+    settles(&mut scene, "3.5.35");
+    template_changes(&mut scene);
+    let next = plan(&scene.observed);
+    assert_eq!(line(&scene, &next), "RollingOut - restart c-0 (Deleted)");
+    scene.stored(&next);
+    restarted(&mut scene, 0, 0);
+    scene.unknown();
+    scene
+        .observed
+        .recorded_versions
+        .insert(ordinal(0), version("3.5.35"));
+    for container in [waiting("ImagePullBackOff"), ended_container(1, "v2store")] {
+        scene.silent(0);
+        scene.pod_at(0).container = container;
+        asks(&mut scene, "3.5.35");
+        assert_eq!(scene.observed.wanted.version, version("3.5.35"));
+        assert!(may_update(&scene), "{:?}", plan(&scene.observed));
+    }
+}
+
+#[test]
+fn a_deleted_statefulset_is_made_again_with_the_version_that_members_have() {
+    let mut scene = asked("3.5.35", "3.7.3");
+    scene.observed.set = None;
+    for number in 0..3 {
+        scene.gone(number);
+    }
+    look(&mut scene);
+    assert_eq!(scene.observed.wanted.version, version("3.5.35"));
+    assert_eq!(
+        scene.observed.wanted.later_versions,
+        [version("3.6.16"), version("3.7.3")]
+    );
+}
+
+#[test]
+fn a_cluster_that_sleeps_half_way_can_be_set_back_before_it_wakes() {
+    let mut scene = half_way_back();
+    asks_for_version(&mut scene, "3.6.16");
+    let image = scene.observed.desired.image.clone();
+    scene.asks_for(0);
+    scene.observed.desired.image = image;
+    for number in 0..3 {
+        scene.gone(number);
+    }
+    scene.observed.set.as_mut().expect("a set").replicas = 0;
+    scene.unknown();
+    look(&mut scene);
+    assert!(!may_update(&scene), "it does not move forward");
+    let size = scene.observed.desired.size;
+    asks_for_version(&mut scene, "3.5.35");
+    scene.observed.desired.size = size;
+    assert!(may_update(&scene), "{:?}", plan(&scene.observed));
+}
+
+#[test]
+fn no_newer_minor_version_is_run_while_etcd_goes_down() {
+    let mut scene = asked("3.6.16", "3.7.3");
+    settles(&mut scene, "3.6.16");
+    scene.status(1).expect("it runs").downgrade = Some(Downgrade::Enabled { target: None });
+    assert!(!may_update(&scene));
+    assert_eq!(blockers(&scene), [BlockerReason::DowngradeEnabled]);
+}
+
+#[test]
+fn a_change_that_was_pending_from_before_holds_a_walk_too() {
+    let mut scene = asked("3.5.35", "3.6.16");
+    settles(&mut scene, "3.5.35");
+    scene.observed.persisted.rollout = None;
+    scene.observed.generation = scene.observed.persisted.generation;
+    scene.silent(1);
+    scene.pod_at(1).container = waiting("ImagePullBackOff");
+    look(&mut scene);
+    assert_eq!(scene.observed.wanted.version, version("3.5.35"));
+    assert_eq!(plan(&scene.observed).persisted.rollout, None);
 }

@@ -100,6 +100,7 @@ impl Scene {
                 spec_hash: "as-asked".to_owned(),
                 version: version.parse().expect("a version"),
                 later_versions: Vec::new(),
+                snapshot_count: None,
                 version_blocker: None,
                 restarted_at: None,
                 is_restart_requested: false,

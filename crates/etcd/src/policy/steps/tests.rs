@@ -62,6 +62,8 @@ fn a_patch_below_the_floor_is_left_before_its_minor_version() {
 fn while_two_minor_versions_run_the_lower_one_can_be_returned_to() {
     assert_eq!(check("3.6.16 3.5.35 3.5.35", "3.5.35"), "3.5.35");
     assert_eq!(check("3.6.16 3.5.35 3.5.35", "3.5.30"), "3.5.30");
+    assert_eq!(check("3.6.16 3.5.35 3.5.35", "3.5.21"), "3.5.35 3.5.21");
+    assert_eq!(check("3.5.35 3.5.35 3.5.35", "3.5.21"), "3.5.21");
     let refused = check("3.6.16 3.6.16 3.6.16", "3.5.35");
     assert_eq!(
         refused,
