@@ -113,10 +113,15 @@ impl Fleet {
     }
 
     pub fn start(&self, config: Config) -> Result<Process> {
-        let arguments = render(&config, &self.number())?;
+        self.start_on(&self.number(), &self.program, config)
+    }
+
+    /// Starts a member with another version.
+    pub fn start_on(&self, version: &Version, program: &Path, config: Config) -> Result<Process> {
+        let arguments = render(&config, version)?;
         let log = self.bed.path().join(format!("{}.log", config.name));
         let output = std::fs::File::options().create(true).append(true).open(&log)?;
-        let child = Command::new(&self.program)
+        let child = Command::new(program)
             .args(arguments)
             .env_clear()
             .stdin(Stdio::null())

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result};
-use etcd_operator_e2e::components::EtcdVersion;
+use etcd_operator_e2e::components::{self, Component, EtcdVersion};
 use etcd_operator_etcd::flags::{First, FirstState};
 use etcd_operator_etcd::port::{Dial, Network};
 use etcd_operator_etcd::url::{ClientUrl, PeerUrl};
@@ -17,9 +17,11 @@ use futures::stream::{self, TryStreamExt as _};
 
 use crate::etcds::{Fleet, Process};
 
-/// Members of one version as processes.
+/// Members as processes.
 struct RealBed {
     fleet: Fleet,
+    /// Where each version is.
+    programs: BTreeMap<Version, PathBuf>,
     processes: Mutex<BTreeMap<u8, Process>>,
 }
 
@@ -66,11 +68,19 @@ impl Bed for RealBed {
         self.fleet.client_url(number)
     }
 
-    fn start(&self, number: u8, first: Option<First>) {
+    fn next_minor(&self) -> Version {
+        let own = self.version();
+        let mut newest = self.programs.keys().rev();
+        let next = newest.find(|version| version.minor == own.minor + 1);
+        next.expect("there is a newer minor").clone()
+    }
+
+    fn start_on(&self, number: u8, version: &Version, first: Option<First>) {
         self.kill(number);
         let mut config = self.fleet.config(number, FirstState::New, &[]);
         config.first = first;
-        let process = self.fleet.start(config).expect("etcd can be started");
+        let process = self.fleet.start_on(version, &self.programs[version], config);
+        let process = process.expect("etcd can be started");
         self.processes().insert(number, process);
     }
 
@@ -128,12 +138,19 @@ const AT_ONCE: usize = 4;
 
 async fn every_case_on(version: EtcdVersion) -> Result<()> {
     let number = version.number().parse()?;
+    let mut programs = BTreeMap::new();
+    for version in EtcdVersion::ALL {
+        let program = components::find(Component::Etcd(version)).await?;
+        programs.insert(version.number().parse()?, program);
+    }
+    let programs = &programs;
     let cases = cases().into_iter().filter(|case| case.is_about(&number));
     stream::iter(cases.map(Ok))
         .try_for_each_concurrent(AT_ONCE, |case| async move {
             eprintln!("{} on {}", case.name, version.number());
             let bed = RealBed {
                 fleet: Fleet::new(version).await?,
+                programs: programs.clone(),
                 processes: Mutex::default(),
             };
             case.run(&bed).await;

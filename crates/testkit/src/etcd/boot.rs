@@ -9,12 +9,12 @@ use etcd_operator_etcd::flags::{First, FirstState};
 use etcd_operator_etcd::id::{ClusterId, MemberId};
 use etcd_operator_etcd::membership::{Member, Role};
 use etcd_operator_etcd::url::PeerUrl;
-use etcd_operator_etcd::version::Minor;
 
 use super::disk::{DataDir, Wal};
 use super::ids;
 use super::log::{Change, Entry, Log};
 use super::process::{Process, ProcessId, Running, Stance, Start};
+use super::versions;
 use super::world::{Event, FindingKind, World};
 
 /// The token of clusters that were given none.
@@ -164,6 +164,7 @@ impl World {
             .values()
             .find(|member| member.is_at(&start.peer_url));
         let own = own.ok_or_else(|| (1, "this member is not in the cluster".to_owned()))?;
+        versions::check_joins(&start.version, found.applied.cluster_version.as_ref())?;
         Ok(Wal {
             cluster: found.cluster,
             member: own.id,
@@ -185,10 +186,8 @@ impl World {
     fn enter(&mut self, process: ProcessId, start: &Start) -> Result<(), Failure> {
         let wal = self.wal(process).expect("a start that succeeds leaves a log");
         let (cluster, id, applied) = (wal.cluster, wal.member, wal.applied());
-        if let Some(least) = &applied.cluster_version
-            && Minor::of(&start.version) < Minor::of(least)
-        {
-            return Err((1, format!("this version is older than the cluster's, {least}")));
+        if let Some(agreed) = &applied.cluster_version {
+            versions::check_runs_on(&start.version, agreed)?;
         }
         self.witness_all(process);
         self.look_for_amnesia(process, start);

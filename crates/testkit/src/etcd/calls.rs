@@ -12,6 +12,7 @@ use super::Etcds;
 use super::line::{gone, no};
 use super::log::Change;
 use super::process::{ProcessId, Running, Start};
+use super::versions::storage_version;
 use super::world::World;
 
 /// What an empty database reports before it has any.
@@ -74,7 +75,6 @@ impl World {
             }));
         }
         let has_storage = has(Feature::StatusOfStorage);
-        let storage = running.applied.cluster_version.as_ref().filter(|_| has_storage);
         Ok(Status {
             position,
             version: start.version.clone(),
@@ -85,7 +85,7 @@ impl World {
             db_size: running.applied.bytes,
             db_in_use: has(Feature::DetailedStatus).then(|| running.applied.bytes_in_use()),
             db_quota: has_storage.then(|| start.quota.unwrap_or(NO_QUOTA)),
-            storage_version: storage.map(|version| format!("{}.{}.0", version.major, version.minor)),
+            storage_version: has_storage.then(|| storage_version(&running.applied).to_string()),
             downgrade: has_storage.then_some(Downgrade::Disabled),
             errors,
         })

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use etcd_operator_etcd::id::MemberId;
 use etcd_operator_etcd::rejection::Rejection;
-use etcd_operator_etcd::version::Version;
 use tokio::sync::oneshot;
 
 use super::log::{Change, Entry, EntryId};
@@ -29,6 +28,7 @@ impl World {
             matched: BTreeMap::new(),
             told: BTreeMap::new(),
             flying: BTreeMap::new(),
+            is_monitoring: false,
         });
         self.note(process, format_args!("leads term {term}"));
         self.changed();
@@ -274,7 +274,7 @@ impl World {
 
     /// Applies what is agreed, tells whoever waits for it, and does what follows from it.
     pub(crate) fn apply(&mut self, process: ProcessId) {
-        let mut is_of_members = false;
+        let (mut is_of_members, mut is_of_versions) = (false, false);
         loop {
             let Some(running) = self.running(process) else {
                 return;
@@ -305,8 +305,11 @@ impl World {
                 if entry.change == Change::Remove(own) {
                     self.after(FAREWELL, Event::Dismissed(process));
                 }
-                if matches!(entry.change, Change::Attributes { .. }) {
-                    self.raise_version(process);
+                match &entry.change {
+                    Change::Nothing => self.compare_versions_in(process, entry.term),
+                    Change::Attributes { .. } | Change::Remove(_) => self.watch_versions(process),
+                    Change::ClusterVersion(_) => is_of_versions = true,
+                    _ => {}
                 }
             }
             if is_published || entry.change == Change::Nothing {
@@ -314,32 +317,12 @@ impl World {
             }
             self.changed();
         }
+        if is_of_versions {
+            self.check_applied(process);
+        }
         if is_of_members {
             self.agree(process);
             self.refresh();
-        }
-    }
-
-    /// A leader that knows what all members run raises the version of the cluster to the lowest of them.
-    fn raise_version(&mut self, process: ProcessId) {
-        let Some(running) = self.running(process).filter(|running| running.lead().is_some()) else {
-            return;
-        };
-        let applied = &running.applied;
-        let is_known = applied.members.keys().all(|id| applied.versions.contains_key(id));
-        let lowest = applied.versions.values().min().cloned();
-        let minor = |version: &Version| (version.major, version.minor);
-        if let Some(lowest) = lowest
-            && is_known
-            && applied.cluster_version.as_ref().map(minor) < Some(minor(&lowest))
-        {
-            let raised = Version {
-                patch: 0,
-                pre: String::new(),
-                ..lowest
-            };
-            let id = self.fresh();
-            self.propose(process, id, Change::ClusterVersion(raised));
         }
     }
 }

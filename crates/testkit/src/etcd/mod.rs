@@ -3,7 +3,7 @@
 //! less than it had acknowledged.
 //!
 //! Where nothing happens it costs nothing: there are no heartbeats, only what follows from a change. Not modelled:
-//! authentication, leases, watches, snapshots of the log, votes before the vote of old versions.
+//! authentication, leases, watches, snapshots of the log, votes before the vote of old versions, downgrades by request.
 
 mod applied;
 mod boot;
@@ -26,6 +26,7 @@ mod process;
 mod rules;
 mod snapshot;
 mod truth;
+mod versions;
 mod world;
 
 use std::fmt;

@@ -106,6 +106,8 @@ pub(crate) struct Lead {
     pub(crate) told: BTreeMap<MemberId, u64>,
     /// Members to whom a message is under way.
     pub(crate) flying: BTreeMap<MemberId, u64>,
+    /// Whether it will compare the versions of the members.
+    pub(crate) is_monitoring: bool,
 }
 
 impl Process {

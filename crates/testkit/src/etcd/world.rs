@@ -91,6 +91,8 @@ pub(crate) enum Event {
     },
     /// A member has waited for a leader, or a leader for its followers, for long enough.
     Timer(ProcessId, u64),
+    /// A leader compares the versions of the members.
+    Monitor(ProcessId, u64),
     /// A member tells the others its name.
     Publish(ProcessId),
     /// A member hears from another that it was removed.
@@ -170,6 +172,7 @@ impl World {
             } => self.ack_arrives(to, term, member, upto),
             Event::Forward { from, id, change } => self.forward_arrives(from, id, change),
             Event::Timer(process, stamp) => self.timer_fires(process, stamp),
+            Event::Monitor(process, term) => self.monitor_fires(process, term),
             Event::Publish(process) => self.publish(process),
             Event::Dismissed(process) => self.dismiss(process),
             Event::Terminated(process) => self.ends(process),

@@ -11,21 +11,27 @@ use etcd_operator_etcd::id::MemberId;
 use etcd_operator_etcd::membership::{Known, Membership};
 use etcd_operator_etcd::port::{Dial, Port};
 use etcd_operator_etcd::url::{ClientUrl, PeerUrl};
-use etcd_operator_etcd::version::Version;
+use etcd_operator_etcd::version::{Minor, Version};
 use futures::future::BoxFuture;
 
 use crate::etcd::{Caller, Client, Content, DiskId, Etcds, ProcessId, Start};
 
-/// A place with members of one version, by number.
+/// A place with members, by number.
 pub trait Bed: Send + Sync {
-    /// What they run.
+    /// What they run, unless told otherwise.
     fn version(&self) -> Version;
+    /// A version of the next minor.
+    fn next_minor(&self) -> Version;
     /// Where members find one.
     fn peer_url(&self, number: u8) -> PeerUrl;
     /// Where clients find one.
     fn client_url(&self, number: u8) -> ClientUrl;
     /// Starts one on the disk that it had, if it had one.
-    fn start(&self, number: u8, first: Option<First>);
+    fn start(&self, number: u8, first: Option<First>) {
+        self.start_on(number, &self.version(), first);
+    }
+    /// The same with another version.
+    fn start_on(&self, number: u8, version: &Version, first: Option<First>);
     /// Kills one.
     fn kill(&self, number: u8);
     /// With what one ended; none while it runs.
@@ -227,14 +233,21 @@ impl Bed for ModelBed {
         format!("http://c-{number}:2379").parse().expect("a URL")
     }
 
-    fn start(&self, number: u8, first: Option<First>) {
+    fn next_minor(&self) -> Version {
+        let next = Minor::ALL
+            .into_iter()
+            .find(|minor| Some(*minor) > Minor::of(&self.version));
+        Version::of(next.expect("there is a newer minor"), 16)
+    }
+
+    fn start_on(&self, number: u8, version: &Version, first: Option<First>) {
         let mut place = self.place(number);
         let name = <dyn Bed>::name(number);
         place.process = Some(self.etcds.start(Start {
             hosts: vec![name.clone()],
             labels: vec![name.clone()],
             disk: place.disk,
-            version: self.version.clone(),
+            version: version.clone(),
             name,
             peer_url: self.peer_url(number),
             client_url: self.client_url(number),

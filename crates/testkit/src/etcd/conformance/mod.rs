@@ -5,6 +5,7 @@ mod bed;
 mod changes;
 mod losses;
 mod starts;
+mod versions;
 
 use std::fmt;
 
@@ -45,6 +46,8 @@ impl Case {
 const ALL: &[Minor] = &Minor::ALL;
 /// Minors with learners.
 const LEARNERS: &[Minor] = &[Minor::V3_4, Minor::V3_5, Minor::V3_6, Minor::V3_7];
+/// Minors with a next one.
+const NOT_NEWEST: &[Minor] = &[Minor::V3_2, Minor::V3_3, Minor::V3_4, Minor::V3_5, Minor::V3_6];
 
 macro_rules! cases {
     ($($module:ident :: $case:ident on $minors:expr,)+) => {
@@ -72,5 +75,9 @@ pub fn cases() -> Vec<Case> {
         losses::an_emptied_voter_that_starts_anew_is_refused_if_a_peer_answers on ALL,
         losses::an_emptied_voter_that_joins_again_loses_what_it_acknowledged on ALL,
         losses::a_voter_turned_back_loses_what_it_acknowledged on ALL,
+        versions::the_cluster_version_is_that_of_members_that_all_answer on ALL,
+        versions::a_minor_upgrade_can_be_reversed_until_the_last_member_runs_it on NOT_NEWEST,
+        versions::a_join_on_an_older_minor_fails on NOT_NEWEST,
+        versions::a_version_two_minors_above_panics_on_the_log on &[Minor::V3_5],
     }
 }
