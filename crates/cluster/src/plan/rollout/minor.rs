@@ -182,8 +182,17 @@ pub fn must_keep_minor(view: &ClusterView<'_>, ordinal: Ordinal) -> bool {
     is_returning(view) && members_of_lower_minor(view).contains(&ordinal)
 }
 
-/// Whether the member at a place is the last one of the lower minor version: once it is gone, nobody can return to that.
+/// Whether the member at a place is the last one of the lower minor version, also where it is the only member: once it is gone,
+/// the cluster cannot return to that.
 pub fn is_last_of_lower_minor(view: &ClusterView<'_>, ordinal: Ordinal) -> bool {
+    let versions = member_versions(view);
+    let own = versions
+        .get(&ordinal)
+        .and_then(|version| Minor::of(version.as_ref()?));
+    if own.is_some() && versions.len() == 1 {
+        let template = view.observed.set.as_ref().and_then(|set| set.version.as_ref());
+        return own < template.and_then(Minor::of);
+    }
     members_of_lower_minor(view) == [ordinal]
 }
 
