@@ -67,16 +67,16 @@ pub fn next_version(
     let cluster_version = observed.cluster_version.as_ref();
     if let Some(risen) = cluster_version.filter(|risen| Minor::of(risen) > Minor::of(&path.next)) {
         let refusal = UpgradeRefusal::Downgrade {
-            running: risen.clone(),
+            running: running.iter().max().unwrap_or(risen).clone(),
             target: target.clone(),
         };
         return stays(vec![target], Some(Blocker::VersionNotReachable(refusal)));
     }
-    if observed.set.is_none() {
-        return stays(path.versions().cloned().collect(), None);
-    }
     if Minor::of(&path.next) == Minor::of(template) && path.rest.is_empty() {
         return NextVersion::from(path);
+    }
+    if observed.set.is_none() {
+        return stays(path.versions().cloned().collect(), None);
     }
     let later = || path.versions().cloned().collect();
     if let Some(blocker) = blocker_on_the_way(&observed.desired, &path) {

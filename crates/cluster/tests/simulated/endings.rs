@@ -164,6 +164,10 @@ async fn ruin(sim: &Simulation, size: u8, chance: &mut Chance, has_backup: bool)
 async fn again(sim: &Simulation, fate: &Fate, size: u8, mut object: Value, chance: &mut Chance) -> bool {
     let is_adopted = fate.ending == Ending::Adopt;
     let copy = fate.lead.and_then(|lead| lead.copies(sim));
+    // An older version could not read what was kept.
+    if let Some(cluster) = sim.cluster(NAME) {
+        object["spec"]["version"] = cluster["spec"]["version"].clone();
+    }
     sim.delete(NAME);
     sim.until(PATIENCE, |sim| sim.members(NAME).is_empty()).await;
     if let Some(lead) = fate.lead {

@@ -87,7 +87,7 @@ pub enum UpgradeRefusal {
     },
     /// A lower minor version than every member runs.
     #[error(
-        "every member runs etcd {running} or newer, and etcd {target} may not read their files: set spec.version to {running}, or restore a backup that was made before the upgrade into a new EtcdCluster"
+        "the members are at etcd {running}, and etcd {target} may not read their files: set spec.version to {running}, or restore a backup that was made before the upgrade into a new EtcdCluster"
     )]
     Downgrade {
         /// The lowest that runs.

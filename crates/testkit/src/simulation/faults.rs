@@ -107,6 +107,8 @@ pub enum Fault {
     Pause(Duration),
     /// A user changes the environment of etcd, which reaches members by a restart.
     ChangePods(u64),
+    /// The spec asks for a version that is so many minor versions newer, as far as there are such.
+    Upgrade(u32),
     /// A user names an image whose etcd dies of every volume, and sets it back after a while.
     BadImage(Duration),
 }
@@ -283,7 +285,8 @@ impl Schedule {
                 *chance.pick(&[403, 422])?,
                 1 + u32::try_from(chance.below(12)).unwrap_or(0),
             ),
-            60..=63 => Fault::ChangePods(chance.below(4)),
+            60..=62 => Fault::ChangePods(chance.below(4)),
+            63 => Fault::Upgrade(if chance.below(3) == 0 { 2 } else { 1 }),
             64 | 65 => Fault::BadImage(long),
             55 => Fault::Clone(member, other),
             56 => Fault::Swap(member, other),

@@ -4,6 +4,8 @@
 use std::time::Duration;
 
 use etcd_operator_api::names::ANNOTATION_REPLACE;
+use etcd_operator_etcd::policy::newest;
+use etcd_operator_etcd::version::{Minor, Version};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, EvictParams};
 use serde_json::{Value, json};
@@ -110,7 +112,7 @@ impl Simulation {
             Fault::GiveUp(_) => is_latched && !schedule.is_fleeting && (is_sound || voters == 1),
             Fault::DeleteChild("StatefulSet") | Fault::Hibernate(_) => is_latched && !schedule.is_fleeting,
             // Without learners one or two members that keep their data in their pods take no change, as is told.
-            Fault::ChangePods(_) | Fault::BadImage(_) => {
+            Fault::ChangePods(_) | Fault::Upgrade(_) | Fault::BadImage(_) => {
                 let version = self.look(cluster, |cluster| cluster["spec"]["version"].clone());
                 let version = version.as_ref().and_then(Value::as_str).unwrap_or_default();
                 let has_learners = !["3.2.", "3.3."].iter().any(|minor| version.starts_with(minor));
@@ -281,6 +283,12 @@ impl Simulation {
             }
             Fault::ChangePods(number) => self.edit(cluster, |spec| {
                 spec["pod"]["etcdEnv"] = json!([{"name": "CHANGE", "value": number.to_string()}]);
+            }),
+            Fault::Upgrade(minors) => self.edit(cluster, |spec| {
+                let version: Option<Version> = spec["version"].as_str().and_then(|text| text.parse().ok());
+                let number = version.map_or(0, |version| version.minor + minors);
+                let minor = Minor::ALL.into_iter().find(|minor| minor.number() == number);
+                spec["version"] = json!(newest(minor.unwrap_or(Minor::V3_7)).to_string());
             }),
             Fault::BadImage(time) => {
                 self.edit(cluster, |spec| spec["repository"] = json!(MISREADING_REPOSITORY));

@@ -67,9 +67,9 @@ fn while_two_minor_versions_run_the_lower_one_can_be_returned_to() {
     let refused = check("3.6.16 3.6.16 3.6.16", "3.5.35");
     assert_eq!(
         refused,
-        "no: every member runs etcd 3.6.16 or newer, and etcd 3.5.35 may not read their files: set spec.version to 3.6.16, or restore a backup that was made before the upgrade into a new EtcdCluster"
+        "no: the members are at etcd 3.6.16, and etcd 3.5.35 may not read their files: set spec.version to 3.6.16, or restore a backup that was made before the upgrade into a new EtcdCluster"
     );
-    assert!(check("3.6.16 3.5.35", "3.4.44").starts_with("no: every member runs etcd 3.5.35"));
+    assert!(check("3.6.16 3.5.35", "3.4.44").starts_with("no: the members are at etcd 3.5.35"));
 }
 
 #[test]
