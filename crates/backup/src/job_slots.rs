@@ -146,7 +146,7 @@ pub fn slots_held_without_status(pods: &[ObservedPod]) -> usize {
     jobs.len()
 }
 
-/// Whether a status lists runs that this version of the operator will finish.
-pub fn has_unfinished_runs(status: &EtcdBackupStatus) -> bool {
-    active_runs(Some(status)).any(|run| Task::parse(&run.task).is_some())
+/// Whether a status lists a backup that has not finished.
+pub fn has_unfinished_backup(status: &EtcdBackupStatus) -> bool {
+    active_runs(Some(status)).any(|run| Task::parse(&run.task) == Some(Task::Backup))
 }

@@ -25,6 +25,6 @@ mod scope;
 pub mod status;
 pub mod trim;
 
-pub use job_slots::{JobSlots, has_unfinished_runs};
+pub use job_slots::{JobSlots, has_unfinished_backup};
 pub use reconcile::{Deps, Reconciler};
 pub use scope::BackupScope;

@@ -184,7 +184,7 @@ fn resolve_cluster(
     if endpoints.is_empty() {
         return Err(SourceProblem::NoServingMember);
     }
-    let etcd_image = cluster.spec.etcd_image(&status.current_version);
+    let etcd_image = cluster.etcd_image(&status.current_version);
     let needs_image = desired.verification == Verification::Restore && desired.etcd_image.is_none();
     if needs_image && etcd_image.is_none() {
         return Err(SourceProblem::UnknownVersion);

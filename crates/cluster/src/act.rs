@@ -4,6 +4,7 @@
 //! etcd. If anything differs from what was observed, the step is stale: nothing is changed, and the next reconcile observes
 //! again. Every change needs a permit of the leader, those of etcd included.
 
+mod request_backup;
 mod restart;
 
 use etcd_operator_api::EtcdCluster;
@@ -99,6 +100,7 @@ pub async fn act(
             resource_version,
         } => restart::delete_stopped_pod(pod, resource_version, observation, key, deps).await,
         Step::DeleteClaim { ordinal, uid } => delete_claim(*ordinal, uid, observation, key, deps).await,
+        Step::RequestBackup(request) => request_backup::request_backup(request, key, &deps.applier).await,
         Step::Add { .. }
         | Step::Promote { .. }
         | Step::MoveLeader { .. }
@@ -139,7 +141,7 @@ async fn why_stale(
 fn is_rollout_step(plan: &Plan) -> bool {
     matches!(
         plan.step,
-        Some(Step::RestartPod { .. } | Step::DeleteStoppedPod { .. })
+        Some(Step::RestartPod { .. } | Step::DeleteStoppedPod { .. } | Step::RequestBackup(_))
     )
 }
 
@@ -462,7 +464,8 @@ async fn change_membership_through(
         | Step::RestartPod { .. }
         | Step::DeleteStoppedPod { .. }
         | Step::DeletePod { .. }
-        | Step::DeleteClaim { .. } => {
+        | Step::DeleteClaim { .. }
+        | Step::RequestBackup(_) => {
             let text = "this step does not change the membership".to_owned();
             return Ok(ChangeReply::Done(Outcome::Stale(text)));
         }
@@ -488,6 +491,7 @@ pub fn event_reason(step: &Step) -> &'static str {
         Step::RestartPod { .. } => "MemberRestarted",
         Step::DeletePod { .. } | Step::DeleteStoppedPod { .. } => "PodDeleted",
         Step::DeleteClaim { .. } => "VolumeDeleted",
+        Step::RequestBackup(_) => "BackupRequested",
         Step::Disarm(_) => "AlarmDisarmed",
     }
 }

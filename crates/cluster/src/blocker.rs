@@ -1,13 +1,14 @@
 //! What keeps the next step of a cluster from being taken: one type with the data of each case. Plans decide by the type, and
 //! its text is output only.
 
+mod backup_problem;
 mod field_hint;
 mod member_problem;
 mod reason;
 
 use std::fmt;
 
-use etcd_operator_api::names::{ANNOTATION_ADOPT, ANNOTATION_REPLACE};
+use etcd_operator_api::names::{ANNOTATION_ADOPT, ANNOTATION_BACKUP_NOW, ANNOTATION_REPLACE};
 use etcd_operator_api::refusal::{Refusal, bounded};
 use etcd_operator_etcd::error::OwnCertificateFault;
 use etcd_operator_etcd::id::ClusterId;
@@ -16,6 +17,7 @@ use etcd_operator_etcd::status::AlarmKind;
 
 use crate::observed_state::{Digest, MembershipFailure, QueryResult, ServerCertificateFault};
 
+pub use backup_problem::BackupProblem;
 pub use field_hint::FieldHint;
 pub use member_problem::{KeptVolumeFault, MemberProblem, VolumeConsent};
 pub use reason::{BlockerReason, EndsBy};
@@ -141,6 +143,13 @@ pub enum Blocker {
     EncryptionSwitched,
     /// Members keep their data in their pods, so none can be restarted.
     DataLivesWithPods,
+    /// The backup that comes before a newer minor version is not verified.
+    BackupFirst {
+        /// The `EtcdBackup`.
+        backup: String,
+        /// Why not.
+        problem: BackupProblem,
+    },
     /// A voter did not return the membership.
     MembershipUnknown(MembershipFailure),
     /// Another etcd cluster responds at the addresses of this one.
@@ -204,6 +213,7 @@ impl Blocker {
             Self::QuotaTooSmall { .. } => BlockerReason::QuotaTooSmall,
             Self::EncryptionSwitched => BlockerReason::EncryptionSwitched,
             Self::DataLivesWithPods => BlockerReason::DataLivesWithPods,
+            Self::BackupFirst { .. } => BlockerReason::BackupNotVerified,
             Self::MembershipUnknown(_) => BlockerReason::MembershipUnknown,
             Self::OtherClusterResponds(_) => BlockerReason::OtherClusterResponds,
             Self::ServerCertificateRejected(_) => BlockerReason::ServerCertificateRejected,
@@ -390,6 +400,10 @@ impl fmt::Display for Blocker {
             ),
             Self::DataLivesWithPods => f.write_str(
                 "the members keep their data in their pods (storage.medium EmptyDir or Memory), and a cluster of one or two in this version of etcd cannot replace them one by one: set spec.size to 3 first, or set the change back",
+            ),
+            Self::BackupFirst { backup, problem } => write!(
+                f,
+                "EtcdBackup {backup} {problem}, and a verified backup comes before a newer minor version: correct it and annotate it with {ANNOTATION_BACKUP_NOW} and a new value, or set spec.updates.backupFirst to Never"
             ),
             Self::MembershipUnknown(failure) => match failure {
                 MembershipFailure::NoTransport(why) => f.write_str(why),

@@ -20,7 +20,8 @@ use std::time::Duration;
 use etcd_operator_api::{
     EtcdCluster,
     cluster::{
-        DEFAULT_REPOSITORY, EtcdClusterSpec, ImagePullPolicy, MAX_SIZE, PodPolicy, StaticTls, UpdateStrategy,
+        BackupFirstPolicy, DEFAULT_REPOSITORY, EtcdClusterSpec, ImagePullPolicy, MAX_SIZE, PodPolicy,
+        StaticTls, UpdateStrategy,
     },
     names::ClusterName,
     refusal::{Refusal, Unbuilt, unbuilt},
@@ -161,6 +162,8 @@ pub struct Updates {
     pub progress_deadline: Duration,
     /// How long updated members must be ready before the last one of the lower minor version is restarted.
     pub min_ready: Duration,
+    /// Whether a backup comes before a newer minor version.
+    pub backup_first: BackupFirstPolicy,
 }
 
 impl Desired {
@@ -394,6 +397,7 @@ fn updates(spec: &EtcdClusterSpec) -> Updates {
         strategy: policy.map_or(UpdateStrategy::Automatic, |policy| policy.strategy),
         progress_deadline: deadline.unwrap_or(PROGRESS_DEADLINE),
         min_ready: min_ready.unwrap_or(MIN_READY),
+        backup_first: policy.map_or(BackupFirstPolicy::IfConfigured, |policy| policy.backup_first),
     }
 }
 

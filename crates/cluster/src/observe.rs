@@ -5,6 +5,7 @@ mod claims;
 mod members;
 mod restore_requester;
 mod secrets;
+mod upgrade_backups;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -39,6 +40,7 @@ use crate::plan::{ClusterView, is_next_minor, needs_cluster_version};
 use crate::reconcile::Deps;
 
 pub use members::MemberProbes;
+pub use upgrade_backups::accepts_requests;
 
 /// What was seen, and the members that were reached on the way.
 #[derive(Debug)]
@@ -169,6 +171,7 @@ pub async fn observe(
         replace: requested_replacement(cluster),
         server_certificate,
         unfenced: BTreeSet::new(),
+        upgrade_backups: Vec::new(),
         desired,
     };
     let target = observed.desired.version(template_version.as_ref());
@@ -187,6 +190,7 @@ pub async fn observe(
     };
     if is_next_minor(&ClusterView::new(&observed)) {
         observed.is_auth_enabled = probes.is_auth_enabled().await;
+        observed.upgrade_backups = upgrade_backups::upgrade_backups(&key, deps);
     }
     Ok(Observation {
         observed,

@@ -1,6 +1,7 @@
 //! What was seen of one cluster at one moment, as plain data. Pure; what could not be seen is said to be unknown, never
 //! left out as if it were not there.
 
+mod backup;
 mod call_failure;
 mod container_log;
 mod external_text;
@@ -20,6 +21,7 @@ use etcd_operator_etcd::url::PeerUrl;
 use etcd_operator_etcd::version::Version;
 use jiff::Timestamp;
 
+pub use backup::ObservedBackup;
 pub use call_failure::{CallClass, CallFailure};
 pub use external_text::{
     Obstacle, StartDelay, Unschedulable, WaitingCause, WaitingContainer, container_end, ended_container,
@@ -89,6 +91,9 @@ pub struct ObservedCluster {
     pub replace: Option<String>,
     /// Places at which this process took over what another one began, and whose pods are still to be touched.
     pub unfenced: BTreeSet<Ordinal>,
+    /// The `EtcdBackup`s that a backup before a newer minor version can be requested from, by name; read only while such a
+    /// change is pending.
+    pub upgrade_backups: Vec<ObservedBackup>,
 }
 
 /// The pod template that is asked for.

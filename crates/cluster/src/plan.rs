@@ -49,8 +49,8 @@ pub use evidence::{Evidence, evidence};
 pub use layout::{FetchContainer, ObjectLayout, TemplateChange};
 pub use restore::member_restore_statuses;
 pub use rollout::{
-    DEFAULT_QUOTA, Departure, OtherVoters, PendingCause, RolloutState, is_incomplete, is_next_minor,
-    is_template_behind, member_versions, needs_cluster_version, outdated_pods, stuck_pods,
+    BackupRequest, DEFAULT_QUOTA, Departure, OtherVoters, PendingCause, RolloutState, is_incomplete,
+    is_next_minor, is_template_behind, member_versions, needs_cluster_version, outdated_pods, stuck_pods,
 };
 
 /// What to do next.
@@ -130,6 +130,8 @@ pub enum Step {
         /// The version of the object that was seen.
         resource_version: String,
     },
+    /// Request the backup that comes before a newer minor version.
+    RequestBackup(BackupRequest),
     /// Take back an alarm of a member that is no more.
     Disarm(Alarm),
     /// Delete a volume claim and the data on it.

@@ -154,7 +154,7 @@ pub const RIGHTS: &[Permission] = &[
         scope: Scope::Watched,
         selector: Selector::Any,
         part: BACKUP,
-        why: "A finalizer protects an EtcdBackup whose stored backups are deleted with it. The finalizer of the older operator is removed.",
+        why: "A finalizer protects an EtcdBackup whose stored backups are deleted with it. The finalizer of the older operator is removed. Before a newer minor version, the cluster controller requests a backup with an annotation.",
     },
     Permission {
         group: etcd_operator_api::GROUP,

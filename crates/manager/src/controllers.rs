@@ -309,13 +309,13 @@ pub fn wire(kinds: &Kinds, functions: Functions, shared: &Shared) -> [WiredContr
 
     shared.job_slots.wake_with(backups.wakeup());
 
-    // When a backup has ended, the cluster updates its BackupFresh condition.
+    // When a backup has ended, the cluster updates its BackupFresh condition, and a rollout may have waited for it.
     let wake = clusters.wakeup();
     kinds.backups.sink(move |change| {
         let backup = change.object();
         let status = backup.and_then(|backup| backup.status.as_ref());
         let cluster = backup.and_then(|backup| backup.spec.etcd_cluster.as_ref());
-        if let Some(cluster) = cluster.filter(|_| !status.is_some_and(backup::has_unfinished_runs)) {
+        if let Some(cluster) = cluster.filter(|_| !status.is_some_and(backup::has_unfinished_backup)) {
             wake.push(change.key().beside(&cluster.name));
         }
     });

@@ -28,6 +28,7 @@ mod rights;
 mod rollout;
 mod samples;
 mod upgrade;
+mod versions;
 mod volumes;
 
 #[path = "../crowd/mod.rs"]
@@ -84,6 +85,7 @@ async fn main() -> ExitCode {
     scenarios.extend(backup::scenarios());
     scenarios.extend(restore::scenarios());
     scenarios.extend(rollout::scenarios());
+    scenarios.extend(versions::scenarios());
     let reports = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("reports");
     let arguments = Arguments::parse();
     let record = arguments

@@ -110,3 +110,13 @@ pub struct EtcdBackupSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub local: Option<LocalStore>,
 }
+
+impl EtcdBackupSpec {
+    /// Whether it makes backups on a schedule or at an interval, and not only one.
+    pub fn is_periodic(&self) -> bool {
+        let has_schedule = self.schedule.as_ref().is_some_and(|text| !text.is_empty());
+        let policy = self.backup_policy.as_ref();
+        let interval = policy.and_then(|policy| policy.backup_interval_in_second);
+        has_schedule || interval.is_some_and(|seconds| seconds > 0)
+    }
+}

@@ -10,8 +10,9 @@ mod tls;
 pub use options::{AutoCompaction, AutoCompactionMode, EtcdOptions};
 pub use pod::PodPolicy;
 pub use policy::{
-    AuthSpec, BootstrapSpec, ConsistencyCheck, DefragPolicy, MaintenancePolicy, MonitoringSpec, OnDataLoss,
-    OnNoSpace, OnQuorumLoss, RecoveryPolicy, ServicePolicy, ServiceType, UpdatePolicy, UpdateStrategy,
+    AuthSpec, BackupFirstPolicy, BootstrapSpec, ConsistencyCheck, DefragPolicy, MaintenancePolicy,
+    MonitoringSpec, OnDataLoss, OnNoSpace, OnQuorumLoss, RecoveryPolicy, ServicePolicy, ServiceType,
+    UpdatePolicy, UpdateStrategy,
 };
 pub use status::{
     BlockerStatus, EtcdClusterStatus, MemberStatus, MembersStatus, PlanStatus, RefusedStep, RestoreProgress,
@@ -189,6 +190,16 @@ impl EtcdClusterSpec {
 }
 
 impl EtcdCluster {
+    /// The etcd image that the members run while a newer pod template waits for its rollout, else that of the spec for
+    /// `version`, which is empty while unknown.
+    pub fn etcd_image(&self, version: &str) -> Option<String> {
+        let applied = self
+            .status
+            .as_ref()
+            .and_then(EtcdClusterStatus::applied_etcd_image);
+        applied.or_else(|| self.spec.etcd_image(version))
+    }
+
     /// Whether the members require TLS from clients. The endpoints in the status decide, because they describe the members
     /// as they run. Only before the first endpoint is reported the spec decides: its edits may not be rolled out yet.
     pub fn has_secure_clients(&self) -> bool {
@@ -215,6 +226,35 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    /// A backup is test-restored with the etcd that runs, not with one that waits for its rollout.
+    #[test]
+    fn the_applied_template_decides_about_the_image_before_the_spec_does() {
+        let applied = json!({"spec": {"containers": [
+            {"name": "proxy", "image": "proxy:1"}, {"name": "etcd", "image": "a/etcd:v3.5.35"},
+        ]}});
+        let image = |spec: serde_json::Value, template: Option<String>| {
+            let cluster: EtcdCluster = serde_json::from_value(json!({
+                "apiVersion": "etcd.database.coreos.com/v1beta2", "kind": "EtcdCluster", "metadata": {"name": "c"},
+                "spec": spec, "status": {"appliedTemplate": template},
+            }))
+            .expect("a cluster");
+            cluster.etcd_image("3.5.35")
+        };
+        let running = Some("a/etcd:v3.5.35".to_owned());
+        for spec in [
+            json!({"image": "b/etcd:v3.6.16"}),
+            json!({"repository": "b/etcd", "version": "3.6.16"}),
+        ] {
+            assert_eq!(image(spec.clone(), Some(applied.to_string())), running, "{spec}");
+        }
+        let fixed = json!({"image": "b/etcd:v3.6.16"});
+        for unusable in [None, Some("{}".to_owned()), Some("not JSON".to_owned())] {
+            assert_eq!(image(fixed.clone(), unusable), Some("b/etcd:v3.6.16".to_owned()));
+        }
+        let versioned = json!({"repository": "b/etcd", "version": "3.6.16"});
+        assert_eq!(image(versioned, None), Some("b/etcd:v3.5.35".to_owned()));
+    }
 
     /// A change of `spec.TLS` that is not rolled out yet must not change how the members are contacted.
     #[test]

@@ -78,6 +78,10 @@ pub struct UpdatePolicy {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new("self >= 0 && self <= 86400").message("updates.minReadySeconds must be 0 to 86400; for example: minReadySeconds: 30"))]
     pub min_ready_seconds: Option<i32>,
+    /// Whether a backup comes before a newer minor version: IfConfigured requests one from a periodic EtcdBackup of this
+    /// EtcdCluster and waits until it is verified, Never starts without.
+    #[serde(default)]
+    pub backup_first: BackupFirstPolicy,
     /// Whether the version may be lowered by one minor version, if etcd supports it. Not implemented yet: an EtcdCluster that sets it is refused.
     #[serde(default)]
     pub allow_downgrade: bool,
@@ -93,6 +97,17 @@ pub enum UpdateStrategy {
     OnDelete,
     /// The pod template stays as it is, and no member is restarted.
     Paused,
+}
+
+/// Whether a backup comes before a newer minor version.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum BackupFirstPolicy {
+    /// The operator requests a backup from a periodic EtcdBackup of this EtcdCluster, unless all are suspended or there is
+    /// none. The change starts once the backup is verified.
+    #[default]
+    IfConfigured,
+    /// The change starts without a backup.
+    Never,
 }
 
 /// Database maintenance.

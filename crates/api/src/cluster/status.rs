@@ -15,6 +15,9 @@ use crate::{
     schema,
 };
 
+/// The container of a member's pod that runs etcd.
+const ETCD_CONTAINER: &str = "etcd";
+
 /// Status of an `EtcdCluster`, written by the operator.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -121,6 +124,18 @@ pub struct EtcdClusterStatus {
     pub restore: Option<RestoreProgress>,
 }
 
+impl EtcdClusterStatus {
+    /// The etcd image in [`applied_template`](Self::applied_template).
+    pub fn applied_etcd_image(&self) -> Option<String> {
+        let template: Value = serde_json::from_str(self.applied_template.as_deref()?).ok()?;
+        let containers = template.pointer("/spec/containers")?.as_array()?;
+        let etcd = containers
+            .iter()
+            .find(|container| container["name"] == ETCD_CONTAINER)?;
+        etcd["image"].as_str().map(str::to_owned)
+    }
+}
+
 impl Conditioned for EtcdClusterStatus {
     fn conditions(&self) -> &[Condition] {
         self.conditions.as_deref().unwrap_or_default()
@@ -212,6 +227,9 @@ pub struct RolloutStatus {
     /// When a member was last restarted or finished its restart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progressed_at: Option<Time>,
+    /// When the backup was requested that comes before a newer minor version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backup_requested_at: Option<Time>,
     /// The last pod template with which a voter was healthy, as JSON, until one is healthy with the current template. A restore
     /// that begins in that time uses it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -24,6 +24,8 @@ pub struct Rollout {
     pub started_at: Timestamp,
     /// When a member was last restarted, or was done.
     pub progressed_at: Timestamp,
+    /// When the backup was requested that comes before a newer minor version.
+    pub backup_requested_at: Option<Timestamp>,
 }
 
 /// A member that is being restarted.
@@ -47,6 +49,7 @@ impl Rollout {
             reversible: None,
             started_at: now,
             progressed_at: now,
+            backup_requested_at: None,
         }
     }
 
@@ -75,6 +78,7 @@ impl Rollout {
             reversible: status.reversible,
             started_at: time(&status.started_at),
             progressed_at: time(&status.progressed_at),
+            backup_requested_at: status.backup_requested_at.as_ref().map(|time| time.0),
         })
     }
 
@@ -91,6 +95,7 @@ impl Rollout {
             reversible: self.reversible,
             started_at: Some(Time(self.started_at)),
             progressed_at: Some(Time(self.progressed_at)),
+            backup_requested_at: self.backup_requested_at.map(Time),
             last_served: None,
         }
     }
@@ -115,6 +120,7 @@ mod tests {
         };
         rollout.set_current(Some(current), now);
         rollout.reversible = Some(false);
+        rollout.backup_requested_at = Some(rollout.started_at);
         let text = serde_json::to_string(&rollout.write(|_| "c-2".to_owned())).unwrap();
         let status: RolloutStatus = serde_json::from_str(&text).unwrap();
         assert_eq!(Rollout::read(&status, |_| Some(ordinal)), Some(rollout));

@@ -2,6 +2,7 @@
 //! other is restarted with it, the leader last. Each only while all others are healthy, so a bad change stops at the first
 //! member, and a corrected one goes on from there.
 
+pub mod backup_first;
 mod gate;
 mod minor;
 mod stuck;
@@ -19,6 +20,7 @@ use crate::observed_state::{Container, ObservedCluster, ObservedMember, Ordinal,
 use crate::pending_operation::Cause;
 use crate::persisted_state::{PersistedState, RestartedMember, Restore, Rollout};
 
+pub use backup_first::{BackupFirst, BackupRequest};
 pub use gate::{DEFAULT_QUOTA, may_update_template};
 pub use minor::{
     is_next_minor, is_template_behind, member_versions, needs_cluster_version, wait_before_last,
@@ -54,7 +56,7 @@ pub enum RolloutState {
 }
 
 /// What the change of a pod template waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PendingCause {
     /// A cluster without pods changes when it resumes.
     Hibernated,
@@ -68,6 +70,11 @@ pub enum PendingCause {
     StorageVersion,
     /// As many clusters are rolled out as may be at once.
     OtherClusters,
+    /// A backup comes before a newer minor version, and is not verified yet.
+    Backup {
+        /// The name of the `EtcdBackup`.
+        name: String,
+    },
 }
 
 /// How a restarted pod goes.
@@ -110,6 +117,13 @@ pub fn state(view: &ClusterView<'_>, persisted: &PersistedState) -> RolloutState
         return RolloutState::Stalled { member, problem };
     }
     let is_open = may_update_template(view, persisted);
+    match gate::pending_backup(view, persisted) {
+        BackupFirst::NotNeeded | BackupFirst::Verified => {}
+        BackupFirst::ToRequest(BackupRequest { backup: name, .. }) | BackupFirst::Running { name } => {
+            return RolloutState::Pending(PendingCause::Backup { name });
+        }
+        BackupFirst::Blocked(blocker) => return RolloutState::Blocked(blocker),
+    }
     let is_held = !gate::is_template_changed(view) && !has_outdated && !is_current_restarting;
     if is_changed && !is_open && (gate::is_template_changed(view) || is_held) {
         return RolloutState::Pending(if !observed.wanted.has_slot {
@@ -188,6 +202,9 @@ pub fn record_step(view: &ClusterView<'_>, persisted: &mut PersistedState, step:
         };
         rollout.set_current(Some(current), view.observed.now);
     }
+    if let Step::RequestBackup(request) = step {
+        rollout.backup_requested_at = Some(request.requested_at);
+    }
     let leaves = match step {
         Step::RestartPod { pod, .. } | Step::DeleteStoppedPod { pod, .. } => Some(pod.ordinal),
         Step::Remove { ordinal, .. } => *ordinal,
@@ -247,6 +264,9 @@ pub fn decide(view: &ClusterView<'_>, known: &Known, persisted: &PersistedState)
     let observed = view.observed;
     let set = observed.set.as_ref()?;
     let rollout = persisted.rollout.as_ref()?;
+    if let Some(request) = backup_first::decide(view, persisted) {
+        return Some(request);
+    }
     if !may_restart_members(view, persisted) {
         return None;
     }

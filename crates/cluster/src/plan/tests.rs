@@ -2,6 +2,7 @@
 
 mod any_cluster;
 mod await_restore;
+mod backup_first;
 mod bootstrap;
 mod bootstrap_retry;
 mod certificates;

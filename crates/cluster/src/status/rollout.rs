@@ -119,6 +119,9 @@ pub fn pending_text(view: &ClusterView<'_>, plan: &Plan, inputs: &StatusInputs<'
         RolloutState::Pending(PendingCause::OtherClusters) => {
             format!("{changes}: waiting for the rollouts of other clusters, as only so many run at once.")
         }
+        RolloutState::Pending(PendingCause::Backup { name }) => format!(
+            "{changes}: waiting for a verified backup of EtcdBackup {name}, which comes before a newer minor version."
+        ),
         RolloutState::OnDelete if outdated.is_empty() => {
             format!("{changes}: the pod template changes now.")
         }

@@ -71,6 +71,12 @@ pub(super) const EVENTS: &[ReasonDoc] = &[
     ),
     reason(
         "EtcdCluster",
+        "BackupRequested",
+        "A backup was requested from the EtcdBackup that the message names. The minor version changes once it is verified.",
+        "",
+    ),
+    reason(
+        "EtcdCluster",
         "RolloutStarted",
         "Members are restarted one by one with a changed pod template.",
         "",

@@ -67,7 +67,7 @@ pub fn scenarios() -> impl Iterator<Item = Scenario> {
 }
 
 /// Waits until every member runs the current spec, as scripts do.
-async fn await_rolled_out(tenant: &Tenant) -> Result<()> {
+pub async fn await_rolled_out(tenant: &Tenant) -> Result<()> {
     let object = format!("etcd/{}", tenant.name());
     tenant
         .kubectl(&["wait", "--for=condition=RolledOut", "--timeout=5m", &object])
@@ -76,12 +76,12 @@ async fn await_rolled_out(tenant: &Tenant) -> Result<()> {
 }
 
 /// Whether the condition `RolledOut` is false for this reason.
-fn is_rollout(status: &EtcdClusterStatus, reason: &str) -> bool {
+pub fn is_rollout(status: &EtcdClusterStatus, reason: &str) -> bool {
     is(status, ConditionType::RolledOut.as_str(), "False", reason)
 }
 
 /// Ends the clients, whose writes must all be there, and fails if they could not write for too long.
-async fn survived_without_gap(tenant: &Tenant, load: Workload) -> Result<()> {
+pub async fn survived_without_gap(tenant: &Tenant, load: Workload) -> Result<()> {
     let tally = tenant.judged(load).await?;
     tenant.note(&format!("largest write gap: {} ms", tally.longest_gap));
     ensure!(

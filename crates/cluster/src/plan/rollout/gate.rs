@@ -5,7 +5,7 @@ use etcd_operator_etcd::membership::{Known, Role};
 use etcd_operator_etcd::status::AlarmKind;
 use etcd_operator_etcd::version::Minor;
 
-use super::{minor, stuck, surge, voter_problem};
+use super::{BackupFirst, backup_first, minor, stuck, surge, voter_problem};
 use crate::blocker::Blocker;
 use crate::persisted_state::{PersistedState, Restore};
 use crate::plan::{ClusterView, majority};
@@ -21,30 +21,49 @@ pub fn is_template_changed(view: &ClusterView<'_>) -> bool {
 
 /// Whether the pod template of a cluster that has formed may become the one that is asked for.
 pub fn may_update_template(view: &ClusterView<'_>, persisted: &PersistedState) -> bool {
-    let observed = view.observed;
-    let is_restoring = persisted.restore.as_ref().is_some_and(Restore::is_active);
-    let is_return_asleep = observed.desired.size.get() == 0 && minor::is_return_asleep(view);
-    if !is_template_changed(view)
-        || is_restoring
-        || persisted.rollout.is_none()
-        || (observed.desired.size.get() == 0 && !is_return_asleep)
-        || observed.desired.updates.strategy == UpdateStrategy::Paused
-        || user_blocker(view).is_some()
-    {
+    if !is_change_wanted(view, persisted) {
         return false;
     }
     // Members could start with no other one.
-    if is_return_asleep || minor::is_template_behind(view) {
+    if minor::is_return_asleep(view) || minor::is_template_behind(view) {
         return true;
     }
     // A newer minor version that is not sure to work helps no member.
     if minor::is_next_minor(view) {
-        return observed.wanted.has_slot && minor::wait_before_next_minor(view, persisted).is_none();
+        return may_change_minor(view, persisted) && backup_first::state(view, persisted).is_done();
     }
     // A member that does not start may need the change, and others may need that member.
     stuck::stuck_pods(view).next().is_some()
         || is_unserved_without_quorum(view)
-        || (observed.wanted.has_slot && are_members_settled(view, persisted))
+        || (view.observed.wanted.has_slot && are_members_settled(view, persisted))
+}
+
+/// How far the backup is that comes before a newer minor version, while nothing else keeps the pod template from changing.
+pub fn pending_backup(view: &ClusterView<'_>, persisted: &PersistedState) -> BackupFirst {
+    let is_wanted =
+        is_change_wanted(view, persisted) && minor::is_next_minor(view) && !minor::is_template_behind(view);
+    if is_wanted && may_change_minor(view, persisted) {
+        backup_first::state(view, persisted)
+    } else {
+        BackupFirst::NotNeeded
+    }
+}
+
+/// Whether the spec asks for another pod template, and neither a restore nor the user keeps it from changing.
+fn is_change_wanted(view: &ClusterView<'_>, persisted: &PersistedState) -> bool {
+    let observed = view.observed;
+    let is_restoring = persisted.restore.as_ref().is_some_and(Restore::is_active);
+    is_template_changed(view)
+        && !is_restoring
+        && persisted.rollout.is_some()
+        && (observed.desired.size.get() > 0 || minor::is_return_asleep(view))
+        && observed.desired.updates.strategy != UpdateStrategy::Paused
+        && user_blocker(view).is_none()
+}
+
+/// Whether members may run a newer minor version from now on, but for the backup that comes before it.
+fn may_change_minor(view: &ClusterView<'_>, persisted: &PersistedState) -> bool {
+    view.observed.wanted.has_slot && minor::wait_before_next_minor(view, persisted).is_none()
 }
 
 /// Whether no voter ever served with the pod template, and nobody can tell the members by now: the template may be why, though

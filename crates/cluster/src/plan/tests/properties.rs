@@ -57,7 +57,7 @@ fn ordinal_at(step: &Step) -> Option<Ordinal> {
         Step::DeletePod { pod, .. } | Step::RestartPod { pod, .. } | Step::DeleteStoppedPod { pod, .. } => {
             Some(pod.ordinal)
         }
-        Step::Permit(_) | Step::FencePods(_) | Step::Disarm(_) => None,
+        Step::Permit(_) | Step::FencePods(_) | Step::RequestBackup(_) | Step::Disarm(_) => None,
     }
 }
 
@@ -113,7 +113,11 @@ fn keeps_quorum(observed: &ObservedCluster, step: &Step) -> Result<(), TestCaseE
                 "{step:?}"
             );
         }
-        Step::DeleteClaim { .. } | Step::Permit(_) | Step::FencePods(_) | Step::Disarm(_) => {}
+        Step::DeleteClaim { .. }
+        | Step::Permit(_)
+        | Step::FencePods(_)
+        | Step::RequestBackup(_)
+        | Step::Disarm(_) => {}
     }
     Ok(())
 }

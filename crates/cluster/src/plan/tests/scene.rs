@@ -118,6 +118,7 @@ impl Scene {
             server_certificate: None,
             replace: None,
             unfenced: BTreeSet::new(),
+            upgrade_backups: Vec::new(),
         };
         Self {
             observed,
@@ -491,6 +492,7 @@ impl Scene {
                 format!("{how} pod {}", pod.uid)
             }
             Step::DeleteClaim { uid, .. } => format!("delete claim {uid}"),
+            Step::RequestBackup(request) => format!("request backup of {}", request.backup),
             Step::Disarm(alarm) => format!("disarm {}", alarm.kind),
         }
     }

@@ -32,6 +32,8 @@ impl Life {
                 self.scene.observed.unfenced.clear();
                 Outcome::Done
             }
+            // No EtcdBackup covers the cluster of a life.
+            Step::RequestBackup(_) => Outcome::Refused,
             Step::Permit(permits) => done(
                 permits
                     .iter()
@@ -171,7 +173,8 @@ impl Life {
             | Step::RestartPod { .. }
             | Step::DeleteStoppedPod { .. }
             | Step::DeletePod { .. }
-            | Step::DeleteClaim { .. } => Outcome::Refused,
+            | Step::DeleteClaim { .. }
+            | Step::RequestBackup(_) => Outcome::Refused,
         }
     }
 }

@@ -1,0 +1,127 @@
+//! The `EtcdBackup`s that a backup before a newer minor version can be requested from.
+
+use etcd_operator_api::EtcdBackup;
+use etcd_operator_api::condition::{self, ConditionType, Truth};
+use etcd_operator_api::names::ANNOTATION_BACKUP_NOW;
+use etcd_operator_runtime::key::ObjectKey;
+use kube::ResourceExt as _;
+
+use crate::observed_state::ObservedBackup;
+use crate::reconcile::Deps;
+
+/// The task of a run that makes a backup.
+const BACKUP_TASK: &str = "Backup";
+
+/// Reads them from the informer's copies, by name.
+pub fn upgrade_backups(key: &ObjectKey, deps: &Deps) -> Vec<ObservedBackup> {
+    let all = deps
+        .backups
+        .filter(&key.namespace, |backup| accepts_requests(backup, key));
+    all.iter().map(|backup| read(backup)).collect()
+}
+
+/// Whether a backup of this cluster can be requested from it. A one-shot `EtcdBackup` makes the backup that its user asked for,
+/// and overwrites it with another one.
+pub fn accepts_requests(backup: &EtcdBackup, cluster: &ObjectKey) -> bool {
+    let source = backup.spec.etcd_cluster.as_ref();
+    source.is_some_and(|source| source.name == cluster.name)
+        && backup.spec.is_periodic()
+        && !backup.spec.suspend
+        && backup.metadata.deletion_timestamp.is_none()
+}
+
+fn read(backup: &EtcdBackup) -> ObservedBackup {
+    let status = backup.status.clone().unwrap_or_default();
+    let mut runs = status.active.iter().flatten();
+    let conditions = status.conditions.as_deref().unwrap_or_default();
+    let accepted = condition::find(conditions, ConditionType::Accepted);
+    let last_success = status.last_success.as_ref();
+    ObservedBackup {
+        name: backup.name_any(),
+        request: backup.annotations().get(ANNOTATION_BACKUP_NOW).cloned(),
+        is_running: runs.any(|run| run.task == BACKUP_TASK),
+        is_refused: accepted.is_some_and(|accepted| accepted.status == Truth::False.as_str()),
+        has_succeeded: status.succeeded,
+        last_success_started: last_success
+            .and_then(|record| record.started_at.as_ref())
+            .map(|time| time.0),
+        handled_request: status.last_backup_now,
+        message: status.reason,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn backup(spec: &Value, status: &Value) -> EtcdBackup {
+        let mut object = json!({
+            "apiVersion": "etcd.database.coreos.com/v1beta2", "kind": "EtcdBackup",
+            "metadata": {"name": "nightly", "annotations": {ANNOTATION_BACKUP_NOW: "asked"}},
+            "spec": {"etcdCluster": {"name": "orders"}, "storageType": "S3", "s3": {"path": "b/k"}},
+            "status": status,
+        });
+        for (field, value) in spec.as_object().into_iter().flatten() {
+            object["spec"][field] = value.clone();
+        }
+        serde_json::from_value(object).expect("an EtcdBackup")
+    }
+
+    #[test]
+    fn only_periodic_backups_of_the_cluster_that_are_not_suspended_count() {
+        let key = ObjectKey::new("shop", "orders");
+        for (spec, wanted) in [
+            (json!({"schedule": "0 3 * * *"}), true),
+            (json!({"backupPolicy": {"backupIntervalInSecond": 3600}}), true),
+            (json!({"backupPolicy": {"backupIntervalInSecond": 0}}), false),
+            (json!({"schedule": ""}), false),
+            (json!({}), false),
+            (json!({"schedule": "0 3 * * *", "suspend": true}), false),
+            (
+                json!({"schedule": "0 3 * * *", "etcdCluster": {"name": "customers"}}),
+                false,
+            ),
+            (
+                json!({"schedule": "0 3 * * *", "etcdCluster": null, "etcdEndpoints": ["http://orders-client:2379"]}),
+                false,
+            ),
+        ] {
+            assert_eq!(
+                accepts_requests(&backup(&spec, &Value::Null), &key),
+                wanted,
+                "{spec}"
+            );
+        }
+        let mut deleted = backup(&json!({"schedule": "0 3 * * *"}), &Value::Null);
+        deleted.metadata.deletion_timestamp =
+            Some(serde_json::from_value(json!("2026-03-01T12:00:00Z")).unwrap());
+        assert!(!accepts_requests(&deleted, &key));
+    }
+
+    #[test]
+    fn a_run_that_prunes_is_no_backup_that_is_running() {
+        let read = |status: Value| read(&backup(&json!({"schedule": "0 3 * * *"}), &status));
+        let of_task = |task: &str| json!({"active": [{"run": "r", "job": "j", "task": task}]});
+        assert!(read(of_task("Backup")).is_running);
+        assert!(!read(of_task("Prune")).is_running);
+        assert_eq!(
+            read(json!({
+                "succeeded": true, "lastBackupNow": "before", "Reason": "Late.",
+                "lastSuccess": {"object": "k", "startedAt": "2026-03-01T12:00:00Z"},
+                "conditions": [{"type": "Accepted", "status": "False"}],
+            })),
+            ObservedBackup {
+                name: "nightly".to_owned(),
+                request: Some("asked".to_owned()),
+                handled_request: Some("before".to_owned()),
+                is_running: false,
+                is_refused: true,
+                has_succeeded: true,
+                last_success_started: Some("2026-03-01T12:00:00Z".parse().unwrap()),
+                message: Some("Late.".to_owned()),
+            }
+        );
+    }
+}

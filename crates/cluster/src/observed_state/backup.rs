@@ -1,0 +1,24 @@
+//! An `EtcdBackup` that a backup before a newer minor version can be requested from.
+
+use jiff::Timestamp;
+
+/// A periodic `EtcdBackup` of the cluster that is neither suspended nor being deleted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ObservedBackup {
+    /// Its name.
+    pub name: String,
+    /// The value of its annotation `backup-now`.
+    pub request: Option<String>,
+    /// The value of that annotation for which it last started a backup.
+    pub handled_request: Option<String>,
+    /// Whether a backup has started or waits to start, and has not finished.
+    pub is_running: bool,
+    /// Whether its spec is refused, so that it makes no backup.
+    pub is_refused: bool,
+    /// Whether the last finished backup is complete and verified.
+    pub has_succeeded: bool,
+    /// When the last verified backup started.
+    pub last_success_started: Option<Timestamp>,
+    /// Why the last backup failed, or what the pending one waits for.
+    pub message: Option<String>,
+}

@@ -1,0 +1,138 @@
+//! A verified backup before a newer minor version. It is requested once nothing else keeps the pod template from changing, and
+//! the template changes when it is verified.
+
+use etcd_operator_api::cluster::BackupFirstPolicy;
+use etcd_operator_api::span::second;
+use etcd_operator_etcd::version::Version;
+use jiff::{SignedDuration, Timestamp};
+
+use super::{gate, minor};
+use crate::blocker::{BackupProblem, Blocker};
+use crate::observed_state::ObservedBackup;
+use crate::persisted_state::PersistedState;
+use crate::plan::{ClusterView, FlowDecision, Reason, Step};
+
+/// How long a requested backup may take before the user is asked to act.
+const TIMEOUT: SignedDuration = SignedDuration::from_mins(30);
+
+/// How far the backup is that comes before a newer minor version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BackupFirst {
+    /// No minor version changes, no `EtcdBackup` can be asked for a backup, or the user wants none.
+    NotNeeded,
+    /// A backup that started after it was requested is verified.
+    Verified,
+    /// The `EtcdBackup` does not have the request yet.
+    ToRequest(BackupRequest),
+    /// The requested backup has not finished.
+    Running {
+        /// The name of the `EtcdBackup`.
+        name: String,
+    },
+    /// The backup failed or takes too long, and the user must act.
+    Blocked(Blocker),
+}
+
+/// A request for one backup by the annotation `backup-now`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackupRequest {
+    /// The name of the `EtcdBackup`.
+    pub backup: String,
+    /// When the backup was first requested.
+    pub requested_at: Timestamp,
+    /// The value of the annotation. It follows from the version and that time, so that repeating it starts no second backup.
+    pub value: String,
+}
+
+impl BackupFirst {
+    /// Whether the pod template may change.
+    pub fn is_done(&self) -> bool {
+        matches!(self, Self::NotNeeded | Self::Verified)
+    }
+}
+
+/// How far the backup is. One verified backup suffices, whichever `EtcdBackup` made it.
+pub fn state(view: &ClusterView<'_>, persisted: &PersistedState) -> BackupFirst {
+    let observed = view.observed;
+    if observed.desired.updates.backup_first == BackupFirstPolicy::Never || !minor::is_next_minor(view) {
+        return BackupFirst::NotNeeded;
+    }
+    let backups = &observed.upgrade_backups;
+    let Some(preferred) = preferred(backups) else {
+        return BackupFirst::NotNeeded;
+    };
+    let recorded = persisted
+        .rollout
+        .as_ref()
+        .and_then(|rollout| rollout.backup_requested_at);
+    let requested_at = recorded.unwrap_or_else(|| second(observed.now));
+    let value = annotation_value(&observed.wanted.version, requested_at);
+    let is_verified = |backup: &ObservedBackup| {
+        let started = backup.last_success_started;
+        has_finished(backup, &value) && backup.has_succeeded
+            || started.is_some_and(|started| started >= requested_at)
+    };
+    if recorded.is_some() && backups.iter().any(is_verified) {
+        return BackupFirst::Verified;
+    }
+    let has_request = |backup: &&ObservedBackup| {
+        backup.request.as_ref() == Some(&value) || backup.handled_request.as_ref() == Some(&value)
+    };
+    // A user may have requested another backup since.
+    let is_running = |backup: &&ObservedBackup| recorded.is_some() && backup.is_running;
+    let requested = backups.iter().find(has_request);
+    let Some(backup) = requested.or_else(|| backups.iter().find(is_running)) else {
+        return BackupFirst::ToRequest(BackupRequest {
+            backup: preferred.name.clone(),
+            requested_at,
+            value,
+        });
+    };
+    let blocked = |problem| {
+        BackupFirst::Blocked(Blocker::BackupFirst {
+            backup: backup.name.clone(),
+            problem,
+        })
+    };
+    if backup.is_refused || has_finished(backup, &value) {
+        return blocked(BackupProblem::Failed {
+            message: backup.message.clone(),
+        });
+    }
+    if observed.now.duration_since(requested_at) >= TIMEOUT {
+        let minutes = TIMEOUT.as_mins().unsigned_abs();
+        return blocked(BackupProblem::NotVerified { minutes });
+    }
+    BackupFirst::Running {
+        name: backup.name.clone(),
+    }
+}
+
+/// Requests the backup once nothing else keeps the pod template from changing; none if there is none to request.
+pub fn decide(view: &ClusterView<'_>, persisted: &PersistedState) -> Option<FlowDecision> {
+    let BackupFirst::ToRequest(request) = gate::pending_backup(view, persisted) else {
+        return None;
+    };
+    let text = format!(
+        "A backup is requested from EtcdBackup {} before etcd {} is rolled out.",
+        request.backup, view.observed.wanted.version
+    );
+    let decision = FlowDecision::without_operation(Reason::RollingOut, text);
+    Some(decision.with_step(Step::RequestBackup(request)))
+}
+
+/// The `EtcdBackup` that a backup is requested from.
+fn preferred(backups: &[ObservedBackup]) -> Option<&ObservedBackup> {
+    backups
+        .iter()
+        .min_by_key(|backup| (backup.is_refused, !backup.has_succeeded, &backup.name))
+}
+
+/// Whether a backup that was started for this request has finished.
+fn has_finished(backup: &ObservedBackup, value: &str) -> bool {
+    backup.handled_request.as_deref() == Some(value) && !backup.is_running
+}
+
+fn annotation_value(version: &Version, requested_at: Timestamp) -> String {
+    format!("before-etcd-{version}-{requested_at}")
+}
