@@ -42,12 +42,21 @@ pub async fn base() -> Result<Vec<PathBuf>> {
 
 /// The name under which the archive of [`etcd`] is asked for.
 pub fn etcd_reference(version: EtcdVersion) -> String {
-    format!("{ETCD_REPOSITORY}:v{}", version.number())
+    reference(ETCD_REPOSITORY, version)
+}
+
+fn reference(repository: &str, version: EtcdVersion) -> String {
+    format!("{repository}:v{}", version.number())
 }
 
 /// The archive of an etcd, laid out as upstream's images are since they have no shell. The oldest had one, but what runs
 /// without it runs with it; of what they had besides, people type `env`.
 pub async fn etcd(version: EtcdVersion) -> Result<PathBuf> {
+    etcd_in(ETCD_REPOSITORY, version).await
+}
+
+/// The same in another repository.
+pub async fn etcd_in(repository: &str, version: EtcdVersion) -> Result<PathBuf> {
     let mut binaries = vec![Component::Etcd(version), Component::Etcdctl(version)];
     if version.has_etcdutl() {
         binaries.push(Component::Etcdutl(version));
@@ -65,7 +74,7 @@ pub async fn etcd(version: EtcdVersion) -> Result<PathBuf> {
         tree = tree.executable("usr/bin/env", probe);
     }
     let run = Run {
-        reference: etcd_reference(version),
+        reference: reference(repository, version),
         command: vec!["/usr/local/bin/etcd"],
         directory: "/var/lib/etcd/",
         ports: &[2379, 2380],

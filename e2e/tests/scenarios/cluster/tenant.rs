@@ -109,6 +109,11 @@ impl Tenant {
         json!({"size": size, "version": self.version.number(), "storage": {"size": "256Mi"}})
     }
 
+    /// Brings another image to the nodes.
+    pub async fn import(&self, archive: &Path) -> Result<()> {
+        import(&self.stage, archive).await
+    }
+
     /// The etcd it asks for.
     pub fn version(&self) -> EtcdVersion {
         self.version

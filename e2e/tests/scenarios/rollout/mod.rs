@@ -121,6 +121,6 @@ async fn process_texts(tenant: &Tenant, pod: &str, file: &str) -> Result<Vec<Str
 }
 
 /// The UIDs of the pods that are the same as before.
-fn kept(before: &[String], after: &[String]) -> usize {
+pub fn kept(before: &[String], after: &[String]) -> usize {
     after.iter().filter(|uid| before.contains(uid)).count()
 }
