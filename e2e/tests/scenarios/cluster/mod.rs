@@ -5,7 +5,7 @@ pub mod control;
 pub mod heal;
 mod kept;
 mod life;
-mod nodes;
+pub mod nodes;
 mod rolled_back;
 pub mod secure;
 mod stale;

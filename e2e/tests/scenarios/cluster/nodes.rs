@@ -67,7 +67,7 @@ pub async fn lost_with_defaults(stage: Arc<Stage>) -> Result<()> {
 }
 
 /// A member, and its node, on which there is neither a client nor the operator: that one would be missed for minutes.
-async fn apart(tenant: &Tenant) -> Result<(String, &Node)> {
+pub async fn apart(tenant: &Tenant) -> Result<(String, &Node)> {
     let cluster = tenant.stage().cluster();
     let operators = tenant
         .kubectl_of_operator(&[
@@ -93,17 +93,24 @@ pub async fn drained(stage: Arc<Stage>) -> Result<()> {
     let tenant = Tenant::serving(stage, EtcdVersion::V3_6_16, 3).await?;
     let members = tenant.members().await?;
     let load = tenant.load().await?;
-    for node in tenant.stage().cluster().nodes() {
-        tenant.note(&format!("drains {}", node.name()));
-        tenant.stage().cluster().drain(node, 120).await?;
-        tenant.stage().cluster().uncordon(node).await?;
-        tenant.converged(3).await?;
-    }
+    drain_each(&tenant, 3).await?;
     ensure!(
         tenant.members().await? == members,
         "members were replaced that had only moved"
     );
     tenant.survived(load).await
+}
+
+/// Drains one node after the other. Each takes pods again before the next one is drained, and all members serve.
+pub async fn drain_each(tenant: &Tenant, size: u8) -> Result<()> {
+    let cluster = tenant.stage().cluster();
+    for node in cluster.nodes() {
+        tenant.note(&format!("drains {}", node.name()));
+        cluster.drain(node, 120).await?;
+        cluster.uncordon(node).await?;
+        tenant.converged(size).await?;
+    }
+    Ok(())
 }
 
 /// A node that is cut off for a moment is no reason to replace anything.

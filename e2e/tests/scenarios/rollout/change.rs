@@ -5,9 +5,12 @@ use std::sync::Arc;
 use anyhow::{Result, ensure};
 use etcd_operator_e2e::components::EtcdVersion;
 use etcd_operator_e2e::scenario::Stage;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::{await_rolled_out, kept, pods_with_flag, process_texts, survived_without_gap, with_flag};
+use super::{
+    await_rolled_out, grew_to_five, have_resources, kept, pods_with_flag, process_texts,
+    survived_without_gap, with_flag,
+};
 use crate::cluster::tenant::{SOON, Tenant};
 
 /// Every pod is another one, every volume and member is the same, and clients keep writing.
@@ -55,11 +58,8 @@ pub async fn settings(stage: Arc<Stage>) -> Result<()> {
             environment.iter().any(|variable| variable == "GOMAXPROCS=3"),
             "{pod} has {environment:?}"
         );
-        let path = ".spec.containers[?(@.name==\"etcd\")].resources";
-        let found = tenant.field(&format!("pod/{pod}"), path).await?;
-        let found: Value = serde_json::from_str(&found)?;
-        ensure!(found == resources, "{pod} has {found}");
     }
+    have_resources(&tenant, 3, &resources).await?;
     ensure!(
         kept(&pods, &tenant.pod_uids().await?) == 0,
         "a pod was not restarted"
@@ -75,15 +75,6 @@ pub async fn with_scaling(stage: Arc<Stage>) -> Result<()> {
     let load = tenant.load().await?;
     load.flows().await?;
     tenant.apply(&with_flag(tenant.spec(5), 256)).await?;
-    await_rolled_out(&tenant).await?;
-    tenant.converged(5).await?;
-    await_rolled_out(&tenant).await?;
-    let changed = pods_with_flag(&tenant, 5, 256).await?;
-    ensure!(changed.len() == 5, "only {changed:?} have the flag");
-    let after = tenant.members().await?;
-    ensure!(
-        members.iter().all(|member| after.contains(member)),
-        "members were replaced"
-    );
+    grew_to_five(&tenant, &members).await?;
     survived_without_gap(&tenant, load).await
 }

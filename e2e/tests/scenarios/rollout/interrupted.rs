@@ -3,14 +3,18 @@
 use std::sync::Arc;
 
 use anyhow::{Result, ensure};
+use etcd_operator_api::EtcdClusterStatus;
 use etcd_operator_e2e::components::EtcdVersion;
 use etcd_operator_e2e::deadline::until;
 use etcd_operator_e2e::scenario::Stage;
 use kube::api::EvictParams;
 
-use super::{await_rolled_out, kept, pods_with_flag, survived_without_gap, with_flag};
+use super::{
+    await_rolled_out, grew_to_five, kept, pods_with_flag, restarting, survived_without_gap, with_flag,
+};
 use crate::cluster::control::{kill_operator, leads};
-use crate::cluster::tenant::{SOON, Tenant};
+use crate::cluster::nodes::apart;
+use crate::cluster::tenant::{SOON, Tenant, is};
 
 /// The operator is killed whenever another member is being restarted, and the next one goes on.
 pub async fn by_killed_operator(stage: Arc<Stage>) -> Result<()> {
@@ -53,14 +57,7 @@ pub async fn by_eviction(stage: Arc<Stage>) -> Result<()> {
     let load = tenant.load().await?;
     load.flows().await?;
     tenant.apply(&with_flag(tenant.spec(3), 256)).await?;
-    let status = tenant
-        .says("a member is restarted", |status| {
-            let rollout = status.rollout.as_ref();
-            rollout.is_some_and(|rollout| rollout.current.is_some())
-        })
-        .await?;
-    let current = status.rollout.and_then(|rollout| rollout.current);
-    let current = current.map(|current| current.name).unwrap_or_default();
+    let current = restarting(&tenant).await?;
     let evicted = (0..3)
         .map(|ordinal| tenant.pod(ordinal))
         .find(|pod| *pod != current);
@@ -85,5 +82,69 @@ pub async fn by_eviction(stage: Arc<Stage>) -> Result<()> {
         "a pod was not restarted"
     );
     ensure!(tenant.members().await? == members, "members were replaced");
+    survived_without_gap(&tenant, load).await
+}
+
+/// The node of the member that is being restarted is cut off: no other member is restarted until it is back.
+pub async fn by_cut_node(stage: Arc<Stage>) -> Result<()> {
+    let tenant = Tenant::serving(stage, EtcdVersion::V3_6_16, 3).await?;
+    let members = tenant.members().await?;
+    let (pod, node) = apart(&tenant).await?;
+    let load = tenant.load().await?;
+    load.flows().await?;
+    tenant.apply(&with_flag(tenant.spec(3), 256)).await?;
+    let is_restarting = |status: &EtcdClusterStatus| {
+        let current = status
+            .rollout
+            .as_ref()
+            .and_then(|rollout| rollout.current.as_ref());
+        current.is_some_and(|current| current.name == pod)
+    };
+    tenant.says(&format!("{pod} is restarted"), is_restarting).await?;
+    let cluster = tenant.stage().cluster();
+    let cut = cluster.cut_node(node).await?;
+    let others = other_pods(&tenant, &pod).await?;
+    cluster.node_ready(node.name(), false, SOON).await?;
+    tenant
+        .says(&format!("it waits for {pod}"), |status| {
+            is_restarting(status) && is(status, "Degraded", "True", "MembersMissing")
+        })
+        .await?;
+    load.flows().await?;
+    ensure!(
+        other_pods(&tenant, &pod).await? == others,
+        "another member was restarted while {pod} was cut off"
+    );
+    cut.heal().await?;
+    cluster.node_ready(node.name(), true, SOON).await?;
+    await_rolled_out(&tenant).await?;
+    tenant.converged(3).await?;
+    ensure!(pods_with_flag(&tenant, 3, 256).await?.len() == 3);
+    ensure!(tenant.members().await? == members, "members were replaced");
+    survived_without_gap(&tenant, load).await
+}
+
+/// The UIDs of the other pods of three.
+async fn other_pods(tenant: &Tenant, pod: &str) -> Result<Vec<String>> {
+    let mut uids = Vec::new();
+    for other in (0..3).map(|ordinal| tenant.pod(ordinal)) {
+        if other != pod {
+            uids.push(tenant.field(&format!("pod/{other}"), ".metadata.uid").await?);
+        }
+    }
+    Ok(uids)
+}
+
+/// Two more members are requested while one is restarted: all five have the flag in the end.
+pub async fn by_scaling(stage: Arc<Stage>) -> Result<()> {
+    let tenant = Tenant::serving(stage, EtcdVersion::V3_6_16, 3).await?;
+    let members = tenant.members().await?;
+    let load = tenant.load().await?;
+    load.flows().await?;
+    tenant.apply(&with_flag(tenant.spec(3), 256)).await?;
+    let current = restarting(&tenant).await?;
+    tenant.note(&format!("{current} is being restarted"));
+    tenant.scale(5).await?;
+    grew_to_five(&tenant, &members).await?;
     survived_without_gap(&tenant, load).await
 }

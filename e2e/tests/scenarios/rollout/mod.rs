@@ -9,7 +9,7 @@ mod strategy;
 use std::collections::BTreeSet;
 use std::fs;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use etcd_operator_api::EtcdClusterStatus;
 use etcd_operator_api::condition::ConditionType;
 use etcd_operator_e2e::scenario::{Bed, Scenario};
@@ -27,6 +27,12 @@ macro_rules! shared {
     };
 }
 
+macro_rules! alone {
+    ($name:literal, $story:path) => {
+        Scenario::gate("rollout", $name, Bed::Alone, |stage| Box::pin($story(stage)))
+    };
+}
+
 /// Those of the gate.
 const GATE: [Scenario; 1] = [shared!(
     "a_patch_version_is_rolled_out_under_load",
@@ -34,7 +40,7 @@ const GATE: [Scenario; 1] = [shared!(
 )];
 
 /// The rest, for their time.
-const FULL: [Scenario; 9] = [
+const FULL: [Scenario; 13] = [
     shared!(
         "an_image_that_cannot_be_pulled_stops_at_one_member_and_is_corrected",
         broken::image
@@ -52,13 +58,22 @@ const FULL: [Scenario; 9] = [
     shared!("on_delete_waits_for_the_user", strategy::on_delete),
     shared!("a_paused_rollout_changes_nothing", strategy::paused),
     shared!("a_user_evicts_a_pod_during_a_rollout", interrupted::by_eviction),
-    Scenario {
-        bed: Bed::Alone,
-        ..shared!(
-            "the_operator_is_killed_during_a_rollout",
-            interrupted::by_killed_operator
-        )
-    },
+    alone!(
+        "the_operator_is_killed_during_a_rollout",
+        interrupted::by_killed_operator
+    ),
+    alone!(
+        "on_delete_takes_the_change_as_nodes_are_drained",
+        strategy::on_delete_drained
+    )
+    .on_three_nodes(),
+    alone!(
+        "a_paused_rollout_changes_nothing_as_nodes_are_drained",
+        strategy::paused_drained
+    )
+    .on_three_nodes(),
+    alone!("a_node_is_cut_off_during_a_rollout", interrupted::by_cut_node).on_three_nodes(),
+    shared!("a_cluster_is_scaled_during_a_rollout", interrupted::by_scaling),
 ];
 
 /// All of them.
@@ -78,6 +93,21 @@ pub async fn await_rolled_out(tenant: &Tenant) -> Result<()> {
 /// Whether the condition `RolledOut` is false for this reason.
 pub fn is_rollout(status: &EtcdClusterStatus, reason: &str) -> bool {
     is(status, ConditionType::RolledOut.as_str(), "False", reason)
+}
+
+/// Waits until a member is being restarted, and returns its name.
+async fn restarting(tenant: &Tenant) -> Result<String> {
+    let current = |status: &EtcdClusterStatus| {
+        let current = status
+            .rollout
+            .as_ref()
+            .and_then(|rollout| rollout.current.as_ref());
+        current.map(|current| current.name.clone())
+    };
+    let status = tenant
+        .says("a member is restarted", |status| current(status).is_some())
+        .await?;
+    current(&status).context("no member is restarted")
 }
 
 /// Ends the clients, whose writes must all be there, and fails if they could not write for too long.
@@ -123,4 +153,30 @@ async fn process_texts(tenant: &Tenant, pod: &str, file: &str) -> Result<Vec<Str
 /// The UIDs of the pods that are the same as before.
 pub fn kept(before: &[String], after: &[String]) -> usize {
     after.iter().filter(|uid| before.contains(uid)).count()
+}
+
+/// Whether the etcd containers of all pods have these resources.
+async fn have_resources(tenant: &Tenant, size: usize, resources: &Value) -> Result<()> {
+    for pod in (0..size).map(|ordinal| tenant.pod(ordinal)) {
+        let path = ".spec.containers[?(@.name==\"etcd\")].resources";
+        let found = tenant.field(&format!("pod/{pod}"), path).await?;
+        let found: Value = serde_json::from_str(&found)?;
+        ensure!(found == *resources, "{pod} has {found}");
+    }
+    Ok(())
+}
+
+/// Waits for five members that all have the flag. Those that were there before are among them.
+async fn grew_to_five(tenant: &Tenant, before: &[Value]) -> Result<()> {
+    await_rolled_out(tenant).await?;
+    tenant.converged(5).await?;
+    await_rolled_out(tenant).await?;
+    let changed = pods_with_flag(tenant, 5, 256).await?;
+    ensure!(changed.len() == 5, "only {changed:?} have the flag");
+    let after = tenant.members().await?;
+    ensure!(
+        before.iter().all(|member| after.contains(member)),
+        "members were replaced"
+    );
+    Ok(())
 }

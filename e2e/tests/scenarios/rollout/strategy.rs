@@ -9,7 +9,8 @@ use etcd_operator_e2e::deadline::until;
 use etcd_operator_e2e::scenario::Stage;
 use serde_json::{Value, json};
 
-use super::{await_rolled_out, is_rollout, pods_with_flag, survived_without_gap, with_flag};
+use super::{await_rolled_out, is_rollout, kept, pods_with_flag, survived_without_gap, with_flag};
+use crate::cluster::nodes::drain_each;
 use crate::cluster::tenant::{SOON, Tenant};
 
 fn with_strategy(mut spec: Value, strategy: &str) -> Value {
@@ -25,11 +26,6 @@ pub async fn on_delete(stage: Arc<Stage>) -> Result<()> {
     let before = tenant.pod_uids().await?;
     let spec = with_strategy(with_flag(tenant.spec(3), 256), "OnDelete");
     tenant.apply(&spec).await?;
-    let waits = |updated: &'static str| {
-        move |status: &EtcdClusterStatus| {
-            is_rollout(status, "OnDelete") && status.updated_members.as_deref() == Some(updated)
-        }
-    };
     let status = tenant.says("it waits for the user", waits("0/3")).await?;
     is_ready(&status)?;
     for (pod, updated) in [("c-1", Some("1/3")), ("c-2", Some("2/3")), ("c-0", None)] {
@@ -46,6 +42,28 @@ pub async fn on_delete(stage: Arc<Stage>) -> Result<()> {
     }
     await_rolled_out(&tenant).await?;
     ensure!(pods_with_flag(&tenant, 3, 256).await?.len() == 3);
+    survived_without_gap(&tenant, load).await
+}
+
+/// Whether so many members have taken the change, and the others wait for the user.
+fn waits(updated: &'static str) -> impl Fn(&EtcdClusterStatus) -> bool {
+    move |status| is_rollout(status, "OnDelete") && status.updated_members.as_deref() == Some(updated)
+}
+
+/// Every drain brings the change to the members of one node.
+pub async fn on_delete_drained(stage: Arc<Stage>) -> Result<()> {
+    let tenant = Tenant::serving(stage, EtcdVersion::V3_6_16, 3).await?;
+    let members = tenant.members().await?;
+    let load = tenant.load().await?;
+    load.flows().await?;
+    tenant
+        .apply(&with_strategy(with_flag(tenant.spec(3), 256), "OnDelete"))
+        .await?;
+    tenant.says("it waits for the user", waits("0/3")).await?;
+    drain_each(&tenant, 3).await?;
+    await_rolled_out(&tenant).await?;
+    ensure!(pods_with_flag(&tenant, 3, 256).await?.len() == 3);
+    ensure!(tenant.members().await? == members, "members were replaced");
     survived_without_gap(&tenant, load).await
 }
 
@@ -71,10 +89,34 @@ pub async fn paused(stage: Arc<Stage>) -> Result<()> {
     await_rolled_out(&tenant).await?;
     until("every pod is another one", SOON, || async {
         let now = tenant.pod_uids().await?;
-        Ok((super::kept(&before, &now) == 0).then_some(()))
+        Ok((kept(&before, &now) == 0).then_some(()))
     })
     .await?;
     ensure!(pods_with_flag(&tenant, 3, 256).await?.len() == 3);
+    survived_without_gap(&tenant, load).await
+}
+
+/// Members that move to another node while the rollout is paused keep the template of before.
+pub async fn paused_drained(stage: Arc<Stage>) -> Result<()> {
+    let tenant = Tenant::serving(stage, EtcdVersion::V3_6_16, 3).await?;
+    let (members, before) = (tenant.members().await?, tenant.pod_uids().await?);
+    let load = tenant.load().await?;
+    load.flows().await?;
+    let changed = with_flag(tenant.spec(3), 256);
+    tenant.apply(&with_strategy(changed.clone(), "Paused")).await?;
+    tenant
+        .says("it is paused", |status| is_rollout(status, "Paused"))
+        .await?;
+    drain_each(&tenant, 3).await?;
+    let drained = tenant.pod_uids().await?;
+    ensure!(kept(&before, &drained) == 0, "{before:?} became {drained:?}");
+    let found = pods_with_flag(&tenant, 3, 256).await?;
+    ensure!(found.is_empty(), "{found:?} took a change that is paused");
+    tenant.apply(&changed).await?;
+    await_rolled_out(&tenant).await?;
+    tenant.converged(3).await?;
+    ensure!(pods_with_flag(&tenant, 3, 256).await?.len() == 3);
+    ensure!(tenant.members().await? == members, "members were replaced");
     survived_without_gap(&tenant, load).await
 }
 
