@@ -57,6 +57,11 @@ pub async fn etcd(version: EtcdVersion) -> Result<PathBuf> {
 
 /// The same in another repository.
 pub async fn etcd_in(repository: &str, version: EtcdVersion) -> Result<PathBuf> {
+    etcd_named(&reference(repository, version), version).await
+}
+
+/// The same under any reference, which may name another version.
+pub async fn etcd_named(reference: &str, version: EtcdVersion) -> Result<PathBuf> {
     let mut binaries = vec![Component::Etcd(version), Component::Etcdctl(version)];
     if version.has_etcdutl() {
         binaries.push(Component::Etcdutl(version));
@@ -74,7 +79,7 @@ pub async fn etcd_in(repository: &str, version: EtcdVersion) -> Result<PathBuf> 
         tree = tree.executable("usr/bin/env", probe);
     }
     let run = Run {
-        reference: reference(repository, version),
+        reference: reference.to_owned(),
         command: vec!["/usr/local/bin/etcd"],
         directory: "/var/lib/etcd/",
         ports: &[2379, 2380],

@@ -5,14 +5,20 @@ use std::sync::Arc;
 use anyhow::{Result, ensure};
 use etcd_operator_e2e::components::EtcdVersion;
 use etcd_operator_e2e::deadline::until;
+use etcd_operator_e2e::images;
 use etcd_operator_e2e::scenario::Stage;
 use serde_json::{Value, json};
 
-use super::{await_rolled_out, is_rollout, kept, pods_with_flag, survived_without_gap, with_flag};
+use super::{
+    await_rolled_out, has_blocker, is_rollout, kept, pods_with_flag, survived_without_gap, with_flag,
+};
 use crate::cluster::tenant::{SOON, Tenant, told};
 
 /// Nobody listens there, and the attempt does not leave the node.
 const UNPULLABLE: &str = "127.0.0.1:1/nothing:v3.6.16";
+
+/// A repository of this bed only, so that nodes find there what was imported.
+const LYING: &str = "127.0.0.1:1/lying";
 
 /// A broken image is corrected by another change, and the next one is reversed.
 pub async fn image(stage: Arc<Stage>) -> Result<()> {
@@ -41,7 +47,7 @@ pub async fn image(stage: Arc<Stage>) -> Result<()> {
 }
 
 /// Asks for an image that cannot be pulled: one member is restarted, and no other one.
-async fn stalls_at_one(tenant: &Tenant, good: &Value) -> Result<()> {
+pub async fn stalls_at_one(tenant: &Tenant, good: &Value) -> Result<()> {
     let before = tenant.pod_uids().await?;
     let mut spec = good.clone();
     spec["image"] = json!(UNPULLABLE);
@@ -61,6 +67,43 @@ async fn stalls_at_one(tenant: &Tenant, good: &Value) -> Result<()> {
         "{status:?}"
     );
     Ok(())
+}
+
+/// The tag names 3.6.16, and the image holds 3.7.3: one member runs that, and no other one before the image is corrected.
+pub async fn lying_image(stage: Arc<Stage>) -> Result<()> {
+    let named = EtcdVersion::V3_6_16;
+    let tenant = Tenant::serving(stage, named, 3).await?;
+    let reference = format!("{LYING}:v{}", named.number());
+    tenant
+        .import(&images::etcd_named(&reference, EtcdVersion::V3_7_3).await?)
+        .await?;
+    let (members, claims) = (tenant.members().await?, tenant.claim_uids().await?);
+    let before = tenant.pod_uids().await?;
+    let load = tenant.load().await?;
+    load.flows().await?;
+    let mut spec = tenant.spec(3);
+    spec["repository"] = json!(LYING);
+    tenant.note("asks for an image that holds another version than its tag says");
+    tenant.apply(&spec).await?;
+    let status = tenant
+        .says("the image that lies is told", |status| {
+            is_rollout(status, "Blocked") && has_blocker(status, "ImageVersionDiffers")
+        })
+        .await?;
+    ensure!(status.updated_members.as_deref() == Some("1/3"), "{status:?}");
+    load.flows().await?;
+    let stopped = tenant.pod_uids().await?;
+    ensure!(kept(&before, &stopped) == 2, "{before:?} became {stopped:?}");
+
+    tenant.note("corrects the image");
+    tenant.apply(&with_flag(tenant.spec(3), 256)).await?;
+    await_rolled_out(&tenant).await?;
+    let status = tenant.says_converged(3).await?;
+    ensure!(status.current_version == named.number(), "{status:?}");
+    ensure!(pods_with_flag(&tenant, 3, 256).await?.len() == 3);
+    ensure!(tenant.members().await? == members, "members were replaced");
+    ensure!(tenant.claim_uids().await? == claims, "volumes were replaced");
+    survived_without_gap(&tenant, load).await
 }
 
 /// etcd ends at once because of a flag: there is no quorum, and yet the corrected spec is rolled out.

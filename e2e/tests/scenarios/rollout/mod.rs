@@ -2,6 +2,7 @@
 
 mod broken;
 mod change;
+mod ephemeral;
 mod interrupted;
 mod restart;
 mod strategy;
@@ -40,7 +41,7 @@ const GATE: [Scenario; 1] = [shared!(
 )];
 
 /// The rest, for their time.
-const FULL: [Scenario; 13] = [
+const FULL: [Scenario; 16] = [
     shared!(
         "an_image_that_cannot_be_pulled_stops_at_one_member_and_is_corrected",
         broken::image
@@ -61,6 +62,18 @@ const FULL: [Scenario; 13] = [
     alone!(
         "the_operator_is_killed_during_a_rollout",
         interrupted::by_killed_operator
+    ),
+    shared!(
+        "members_with_their_data_in_pods_are_replaced_one_by_one",
+        ephemeral::empty_dir
+    ),
+    shared!(
+        "the_manifest_of_the_older_operator_gets_resources",
+        ephemeral::ancestor
+    ),
+    shared!(
+        "an_image_with_another_version_than_its_tag_stops_at_one_member",
+        broken::lying_image
     ),
     alone!(
         "on_delete_takes_the_change_as_nodes_are_drained",
@@ -93,6 +106,13 @@ pub async fn await_rolled_out(tenant: &Tenant) -> Result<()> {
 /// Whether the condition `RolledOut` is false for this reason.
 pub fn is_rollout(status: &EtcdClusterStatus, reason: &str) -> bool {
     is(status, ConditionType::RolledOut.as_str(), "False", reason)
+}
+
+/// Whether something stands in the way of the next step for this reason.
+fn has_blocker(status: &EtcdClusterStatus, reason: &str) -> bool {
+    let plan = status.plan.iter();
+    let mut blockers = plan.flat_map(|plan| plan.blockers.iter().flatten());
+    blockers.any(|blocker| blocker.reason == reason)
 }
 
 /// Waits until a member is being restarted, and returns its name.
