@@ -301,6 +301,21 @@ impl Tenant {
         Ok(())
     }
 
+    /// Writes large values until the database has reached its quota, and etcd refuses more.
+    pub async fn use_up_quota(&self) -> Result<()> {
+        let large = "x".repeat(100_000);
+        let endpoint = self.endpoint().await?;
+        until("the quota is used up", SOON, || async {
+            for number in 0..20 {
+                let key = format!("large-{number}");
+                self.etcdctl_at(&endpoint, &["put", &key, &large]).await?;
+            }
+            let alarms = self.etcdctl(&["alarm", "list"]).await?;
+            Ok(alarms.contains("NOSPACE").then_some(()))
+        })
+        .await
+    }
+
     /// What etcdctl finds out. No answer on a machine that also compiles says nothing about the cluster: it is asked again.
     async fn found(&self, words: &[&str]) -> Result<String> {
         let failure = Mutex::new(None);

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use anyhow::{Context, Result, ensure};
 use etcd_operator_api::EtcdRestoreStatus;
 use etcd_operator_e2e::components::EtcdVersion;
-use etcd_operator_e2e::deadline::until;
 use etcd_operator_e2e::faults::StoreFault;
 use etcd_operator_e2e::scenario::Stage;
 use serde_json::{Value, json};
@@ -196,17 +195,7 @@ pub async fn without_space(stage: Arc<Stage>) -> Result<()> {
     tenant
         .etcdctl(&["put", "leased", "leased", "--lease", &lease])
         .await?;
-    let large = "x".repeat(100_000);
-    let endpoint = tenant.endpoint().await?;
-    until("the quota is used up", SOON, || async {
-        for number in 0..20 {
-            let key = format!("large-{number}");
-            tenant.etcdctl_at(&endpoint, &["put", &key, &large]).await?;
-        }
-        let alarms = tenant.etcdctl(&["alarm", "list"]).await?;
-        Ok(alarms.contains("NOSPACE").then_some(()))
-    })
-    .await?;
+    tenant.use_up_quota().await?;
     let record = backed_up(&stage, &into_s3()).await?;
     tenant.delete().await?;
     let larger = tenant.named("larger");

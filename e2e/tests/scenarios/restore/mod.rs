@@ -1,14 +1,14 @@
 //! EtcdRestores on a real Kubernetes: verified, carried out, rolled back.
 
-mod clients;
+pub mod clients;
 mod destroyed;
 mod drill;
 mod guards;
 mod hands;
 mod hurt;
-mod in_place;
+pub mod in_place;
 mod large;
-mod new_target;
+pub mod new_target;
 mod ordered;
 mod points;
 pub mod seen;

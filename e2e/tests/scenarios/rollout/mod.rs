@@ -4,7 +4,9 @@ mod broken;
 mod change;
 mod ephemeral;
 mod interrupted;
+mod quota;
 mod restart;
+mod restored;
 mod strategy;
 
 use std::collections::BTreeSet;
@@ -41,7 +43,7 @@ const GATE: [Scenario; 1] = [shared!(
 )];
 
 /// The rest, for their time.
-const FULL: [Scenario; 16] = [
+const FULL: [Scenario; 18] = [
     shared!(
         "an_image_that_cannot_be_pulled_stops_at_one_member_and_is_corrected",
         broken::image
@@ -74,6 +76,11 @@ const FULL: [Scenario; 16] = [
     shared!(
         "an_image_with_another_version_than_its_tag_stops_at_one_member",
         broken::lying_image
+    ),
+    shared!("a_larger_quota_cures_a_full_database_under_load", quota::raised),
+    shared!(
+        "a_restore_during_a_stalled_rollout_succeeds",
+        restored::while_stalled
     ),
     alone!(
         "on_delete_takes_the_change_as_nodes_are_drained",
