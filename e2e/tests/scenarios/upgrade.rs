@@ -1,7 +1,7 @@
 //! Operators come and go, and members with their data stay: an older release is upgraded, rolled back and taken away,
 //! and an older manager meets definitions of a newer one.
 
-mod adoption;
+pub mod adoption;
 mod skew;
 
 use std::sync::Arc;

@@ -3,7 +3,9 @@
 mod broken;
 mod change;
 mod ephemeral;
+mod held;
 mod interrupted;
+mod many;
 mod quota;
 mod restart;
 mod restored;
@@ -43,7 +45,7 @@ const GATE: [Scenario; 1] = [shared!(
 )];
 
 /// The rest, for their time.
-const FULL: [Scenario; 18] = [
+const FULL: [Scenario; 20] = [
     shared!(
         "an_image_that_cannot_be_pulled_stops_at_one_member_and_is_corrected",
         broken::image
@@ -94,6 +96,15 @@ const FULL: [Scenario; 18] = [
     .on_three_nodes(),
     alone!("a_node_is_cut_off_during_a_rollout", interrupted::by_cut_node).on_three_nodes(),
     shared!("a_cluster_is_scaled_during_a_rollout", interrupted::by_scaling),
+    alone!("of_sixteen_clusters_only_so_many_roll_at_once", many::sixteen),
+    Scenario {
+        bed: Bed::Own(1),
+        ..shared!(
+            "a_change_that_was_pending_under_0_1_0_is_held",
+            held::until_edited
+        )
+    }
+    .long(),
 ];
 
 /// All of them.

@@ -104,7 +104,7 @@ pub async fn adopted(stage: Arc<Stage>) -> Result<()> {
 }
 
 /// Release 0.1.0 runs, and the nodes have the present operator as well.
-async fn installed(stage: &Stage) -> Result<Kubernetes> {
+pub async fn installed(stage: &Stage) -> Result<Kubernetes> {
     let previous = previous_release::build().await?;
     let archives = [
         images::operator_named(&previous.binary, previous_release::IMAGE).await?,
@@ -125,7 +125,7 @@ async fn installed(stage: &Stage) -> Result<Kubernetes> {
 }
 
 /// Upgrades the release, and waits until the present operator leads and no other one is there.
-async fn replaced(kubernetes: &Kubernetes, tenant: &Tenant) -> Result<()> {
+pub async fn replaced(kubernetes: &Kubernetes, tenant: &Tenant) -> Result<()> {
     kubernetes.upgrade(images::OPERATOR).await?;
     kubernetes.ready().await?;
     let list = [
