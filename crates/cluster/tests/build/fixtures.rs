@@ -62,6 +62,7 @@ pub fn inputs(desired: &Desired) -> BuildInputs {
         budget_voters: desired.size.get().into(),
         stored: None,
         may_update_template: false,
+        snapshot_count: None,
         restart: etcd_operator_cluster::build::RestartRequests::default(),
         fetch_container: FetchContainer::Absent,
         is_restoring: false,

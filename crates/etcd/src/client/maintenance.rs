@@ -68,15 +68,12 @@ impl Client {
     async fn read_versions(&self, tls_failure: &TlsFailure) -> Result<Versions, Cause> {
         let address = format!("{}:{}", self.url.host(), self.url.port());
         let unreachable = |error: std::io::Error| Cause::Unreachable(error.to_string());
-        let answer = match &self.connector {
-            Some(connector) => {
-                let stream = connector.connect_http1(tls_failure.clone()).await;
-                http::get(stream.map_err(unreachable)?, &address, VERSION_PATH).await
-            }
-            None => {
-                let stream = TcpStream::connect(&address).await;
-                http::get(stream.map_err(unreachable)?, &address, VERSION_PATH).await
-            }
+        let answer = if let Some(connector) = &self.connector {
+            let stream = connector.connect_http1(tls_failure.clone()).await;
+            http::get(stream.map_err(unreachable)?, &address, VERSION_PATH).await
+        } else {
+            let stream = TcpStream::connect(&address).await;
+            http::get(stream.map_err(unreachable)?, &address, VERSION_PATH).await
         };
         Versions::read(&answer?.body).map_err(Cause::Malformed)
     }

@@ -8,12 +8,12 @@ use etcd_operator_etcd::version::Version;
 use super::Bed;
 
 /// The cluster version of members that all run this version.
-fn agreed(version: &Version) -> Option<Version> {
-    Some(Version {
+fn agreed(version: &Version) -> Version {
+    Version {
         patch: 0,
         pre: String::new(),
         ..version.clone()
-    })
+    }
 }
 
 async fn cluster_version(bed: &dyn Bed, number: u8) -> Option<Version> {
@@ -25,7 +25,7 @@ async fn cluster_version(bed: &dyn Bed, number: u8) -> Option<Version> {
 
 async fn agrees(bed: &dyn Bed, number: u8, version: &Version) {
     bed.eventually("the members agree on the cluster version", || async {
-        (cluster_version(bed, number).await == agreed(version)).then_some(())
+        (cluster_version(bed, number).await == Some(agreed(version))).then_some(())
     })
     .await;
 }
@@ -51,7 +51,7 @@ pub(super) async fn the_cluster_version_is_that_of_members_that_all_answer(bed: 
     }
     bed.kill(1);
     bed.kill(2);
-    assert_eq!(cluster_version(bed, 0).await, agreed(&bed.version()));
+    assert_eq!(cluster_version(bed, 0).await, Some(agreed(&bed.version())));
 }
 
 pub(super) async fn a_minor_upgrade_can_be_reversed_until_the_last_member_runs_it(bed: &dyn Bed) {
@@ -64,7 +64,7 @@ pub(super) async fn a_minor_upgrade_can_be_reversed_until_the_last_member_runs_i
     // The leader's monitor compares the versions more than once meanwhile.
     tokio::time::sleep(Duration::from_secs(9)).await;
     for number in 0..3 {
-        assert_eq!(cluster_version(bed, number).await, agreed(&own), "{number}");
+        assert_eq!(cluster_version(bed, number).await, Some(agreed(&own)), "{number}");
     }
     replace(bed, 0, &own).await;
     assert_eq!(bed.get(0, "key").await.as_deref(), Some("value"));
