@@ -36,6 +36,7 @@ pub mod scenario;
 pub mod standing;
 pub mod unprivileged;
 pub mod up;
+pub mod version_history;
 pub mod volumes;
 pub mod workload;
 

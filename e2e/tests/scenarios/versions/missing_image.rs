@@ -1,0 +1,59 @@
+//! An image that a user did not name cannot be pulled.
+
+use std::sync::Arc;
+
+use anyhow::{Result, ensure};
+use etcd_operator_e2e::components::EtcdVersion;
+use etcd_operator_e2e::images;
+use etcd_operator_e2e::scenario::Stage;
+use serde_json::json;
+
+use super::{SHORT_WAIT, SIZE, Upgrade};
+use crate::cluster::tenant::{Tenant, is, told};
+use crate::rollout::{await_rolled_out, is_rollout, kept};
+
+/// Nobody listens there, and the attempt does not leave the node.
+const MIRROR: &str = "127.0.0.1:1/etcd";
+
+/// The mirror lacks the image between: the walk stops at the first member, goes back when asked to, and goes through once
+/// the image is there.
+pub async fn told_and_brought(stage: Arc<Stage>) -> Result<()> {
+    let [old, between, target] = [EtcdVersion::V3_5_21, EtcdVersion::V3_5_35, EtcdVersion::V3_6_16];
+    let bed = Tenant::on(Arc::clone(&stage), old).await?;
+    for version in [old, target] {
+        bed.import(&images::etcd_in(MIRROR, version).await?).await?;
+    }
+    let more = json!({
+        "repository": MIRROR,
+        "updates": {"minReadySeconds": SHORT_WAIT, "progressDeadlineSeconds": 30},
+    });
+    let upgrade = Upgrade::prepare_with(stage, &[old, between, target], more).await?;
+    let tenant = &upgrade.tenant;
+    let before = tenant.pod_uids().await?;
+    upgrade.begin().await?;
+    let missing = format!("{MIRROR}:v{}", between.number());
+    let status = tenant
+        .says(
+            "the missing image is told, and how to take another version",
+            |status| {
+                let is_told = |text: &str| text.contains(&missing) && text.contains("intermediateVersions");
+                is_rollout(status, "Stalled") && told(status).any(is_told)
+            },
+        )
+        .await?;
+    ensure!(is(&status, "Available", "True", "QuorumServes"), "{status:?}");
+    let stopped = tenant.pod_uids().await?;
+    ensure!(kept(&before, &stopped) == 2, "{before:?} became {stopped:?}");
+    upgrade.load.flows().await?;
+
+    upgrade.request(old).await?;
+    await_rolled_out(tenant).await?;
+    tenant.converged(SIZE).await?;
+    let after = tenant.pod_uids().await?;
+    ensure!(kept(&before, &after) == 2, "{before:?} became {after:?}");
+
+    tenant.note("brings the missing image");
+    tenant.import(&images::etcd_in(MIRROR, between).await?).await?;
+    upgrade.begin().await?;
+    upgrade.survived().await
+}
