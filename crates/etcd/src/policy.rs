@@ -57,108 +57,109 @@ pub enum VersionRefusal {
 }
 
 /// A fault of the patches of a minor before the one that mended it.
-struct Fault {
-    minor: Minor,
-    mended: u32,
-    is_refused: bool,
-    what: &'static str,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The minor.
+    pub minor: Minor,
+    /// The first patch without it; none if no patch mends it.
+    pub mended: Option<u32>,
+    /// Whether these patches are not run at all.
+    pub is_refused: bool,
+    /// What they do, behind "etcd VERSION".
+    pub what: &'static str,
+    /// The issue, change or advisory of etcd.
+    pub upstream: &'static str,
 }
 
-const fn fault(minor: Minor, mended: u32, what: &'static str) -> Fault {
+const fn fault(minor: Minor, mended: u32, what: &'static str, upstream: &'static str) -> Fault {
     Fault {
         minor,
-        mended,
+        mended: Some(mended),
         is_refused: false,
         what,
+        upstream,
     }
 }
 
-/// Gravest first.
-const FAULTS: &[Fault] = &[
+const DEFRAGMENTED: &str = "can damage a member that is defragmented while it receives a snapshot";
+const UNAUTHORIZED: &str =
+    "lets requests pass by authentication, and can answer with stale data after a pause";
+const NESTED: &str = "does not check all permissions in nested transactions";
+const WATCHED: &str = "shows watchers keys that they have no permission to read";
+const UNAUTHORIZED_ADVISORY: &str = "https://github.com/etcd-io/etcd/security/advisories/GHSA-q8m4-xhhv-38mg";
+const NESTED_ADVISORY: &str = "https://github.com/etcd-io/etcd/security/advisories/GHSA-x35m-3gp4-4fh5";
+const WATCHED_ADVISORY: &str = "https://github.com/etcd-io/etcd/security/advisories/GHSA-xg4h-6gfc-h4m8";
+const MAINTAINED: &str = "https://etcd.io/docs/latest/op-guide/versioning/";
+
+/// The known faults, gravest first.
+pub const FAULTS: &[Fault] = &[
     Fault {
         is_refused: true,
         ..fault(
             Minor::V3_5,
             3,
             "makes members differ from one another after a crash under load",
+            "https://github.com/etcd-io/etcd/issues/13766",
         )
     },
     fault(
         Minor::V3_5,
         5,
         "can lose acknowledged writes of a cluster with one member in a crash",
+        "https://github.com/etcd-io/etcd/issues/14370",
     ),
     fault(
         Minor::V3_5,
         6,
         "can make a member's revision differ after a crash during a defragmentation",
+        "https://github.com/etcd-io/etcd/issues/14685",
     ),
     fault(
         Minor::V3_5,
         14,
         "can decrease the revision after a crash during a compaction",
+        "https://github.com/etcd-io/etcd/pull/17865",
     ),
-    fault(Minor::V3_5, 17, "can apply a transaction in part"),
+    fault(
+        Minor::V3_5,
+        17,
+        "can apply a transaction in part",
+        "https://github.com/etcd-io/etcd/pull/18799",
+    ),
     fault(
         Minor::V3_5,
         23,
-        "can damage a member that is defragmented while it receives a snapshot",
+        DEFRAGMENTED,
+        "https://github.com/etcd-io/etcd/pull/20653",
     ),
     fault(
         Minor::V3_6,
         5,
-        "can damage a member that is defragmented while it receives a snapshot",
+        DEFRAGMENTED,
+        "https://github.com/etcd-io/etcd/pull/20650",
     ),
-    fault(
-        Minor::V3_4,
-        42,
-        "lets requests pass by authentication, and can answer with stale data after a pause",
-    ),
-    fault(
-        Minor::V3_5,
-        28,
-        "lets requests pass by authentication, and can answer with stale data after a pause",
-    ),
-    fault(
-        Minor::V3_6,
-        9,
-        "lets requests pass by authentication, and can answer with stale data after a pause",
-    ),
-    fault(
-        Minor::V3_5,
-        30,
-        "does not check all permissions in nested transactions",
-    ),
-    fault(
-        Minor::V3_6,
-        11,
-        "does not check all permissions in nested transactions",
-    ),
-    fault(
-        Minor::V3_5,
-        33,
-        "shows watchers keys that they have no permission to read",
-    ),
-    fault(
-        Minor::V3_6,
-        14,
-        "shows watchers keys that they have no permission to read",
-    ),
-    fault(
-        Minor::V3_7,
-        1,
-        "shows watchers keys that they have no permission to read",
-    ),
-    fault(
-        Minor::V3_2,
-        u32::MAX,
-        "is no longer maintained, has no learners and no figures on its own address",
-    ),
-    fault(
-        Minor::V3_3,
-        u32::MAX,
-        "is no longer maintained and has no learners",
-    ),
+    fault(Minor::V3_4, 42, UNAUTHORIZED, UNAUTHORIZED_ADVISORY),
+    fault(Minor::V3_5, 28, UNAUTHORIZED, UNAUTHORIZED_ADVISORY),
+    fault(Minor::V3_6, 9, UNAUTHORIZED, UNAUTHORIZED_ADVISORY),
+    fault(Minor::V3_5, 30, NESTED, NESTED_ADVISORY),
+    fault(Minor::V3_6, 11, NESTED, NESTED_ADVISORY),
+    fault(Minor::V3_5, 33, WATCHED, WATCHED_ADVISORY),
+    fault(Minor::V3_6, 14, WATCHED, WATCHED_ADVISORY),
+    fault(Minor::V3_7, 1, WATCHED, WATCHED_ADVISORY),
+    Fault {
+        minor: Minor::V3_2,
+        mended: None,
+        is_refused: false,
+        what: "is no longer maintained, has no learners and no figures on its own address",
+        upstream: MAINTAINED,
+    },
+    Fault {
+        minor: Minor::V3_3,
+        mended: None,
+        is_refused: false,
+        what: "is no longer maintained and has no learners",
+        upstream: MAINTAINED,
+    },
 ];
 
 /// What is thought of running this version.
@@ -172,7 +173,7 @@ pub fn verdict(version: &Version) -> Verdict {
     let faults = || {
         FAULTS
             .iter()
-            .filter(|fault| fault.minor == minor && version.patch < fault.mended)
+            .filter(|fault| fault.minor == minor && fault.mended.is_none_or(|mended| version.patch < mended))
     };
     match faults().find(|fault| fault.is_refused) {
         Some(fault) => Verdict::Refused(VersionRefusal::Faulty {
