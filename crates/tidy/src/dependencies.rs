@@ -64,6 +64,7 @@ pub const ALLOWED: &[(&str, &[&str])] = &[
             "etcd-operator-api",
             "etcd-operator-backup",
             "etcd-operator-cluster",
+            "etcd-operator-etcd",
             "etcd-operator-manager",
             "etcd-operator-restore",
         ],

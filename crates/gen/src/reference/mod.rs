@@ -1,4 +1,5 @@
-//! Generates the reference pages: one per kind, and pages about conditions, permissions and the command line.
+//! Generates the reference pages: one per kind, and pages about conditions, versions of etcd, permissions and the
+//! command line.
 //!
 //! The text comes from the sources: descriptions in the schema, messages of rules, and the table of
 //! permissions. This module only lays out the pages.
@@ -13,6 +14,7 @@ mod kind;
 mod rbac;
 mod reasons;
 mod table;
+mod versions;
 
 use crate::Files;
 
@@ -24,6 +26,7 @@ pub fn files() -> Files {
     files.extend(chart::files());
     files.insert("docs/reference/flags.md".into(), flags::page());
     files.insert("docs/reference/rbac.md".into(), rbac::page());
+    files.insert("docs/reference/versions.md".into(), versions::page());
     files
 }
 
