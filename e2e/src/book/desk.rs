@@ -48,6 +48,7 @@ impl<'a> Desk<'a> {
         "docs/how-to/scale.md",
         "docs/how-to/several-installations.md",
         "docs/how-to/uninstall.md",
+        "docs/how-to/upgrade-etcd.md",
         "docs/how-to/upgrade-operator.md",
         "docs/how-to/wait-in-scripts.md",
         "docs/install.md",

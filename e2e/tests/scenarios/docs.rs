@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use etcd_operator_e2e::book::{Block, Desk, Page, repository};
 use etcd_operator_e2e::command::{self, printed};
+use etcd_operator_e2e::components::EtcdVersion;
 use etcd_operator_e2e::emulator::{BUCKET, Emulator, Speech};
 use etcd_operator_e2e::faults::{CREDENTIALS, REGION, profile};
 use etcd_operator_e2e::images;
@@ -125,6 +126,13 @@ pub const SCENARIOS: &[Scenario] = &[
         |stage| Box::pin(trouble::renewed(stage)),
     )
     .long()
+    .full(),
+    Scenario::gate(
+        "docs",
+        "whoever_follows_the_page_about_upgrading_etcd_runs_the_newest_minor",
+        Bed::Own(1),
+        |stage| Box::pin(upgraded(stage)),
+    )
     .full(),
     // The binary as it is shipped takes a quarter of an hour to build.
     Scenario::gate(
@@ -245,6 +253,34 @@ async fn installed(stage: Arc<Stage>) -> Result<()> {
     ensure!(
         !left.contains("etcd.database.coreos.com") && !left.contains("persistentvolumeclaim"),
         "{left}"
+    );
+    Ok(())
+}
+
+/// The sample, which is backed up, goes to the next minor as the page says, and keeps what was written before.
+async fn upgraded(stage: Arc<Stage>) -> Result<()> {
+    let kubernetes = sampled(&stage).await?;
+    kubernetes.sample_is_backed_up().await?;
+    let newest = EtcdVersion::V3_7_3;
+    for node in stage.cluster().nodes() {
+        node.import(&images::etcd(newest).await?).await?;
+    }
+    let desk = Desk::new(stage.cluster(), "desk", NAMESPACE).await?;
+    desk.runs("kubectl exec orders-0 --container etcd -- etcdctl put greeting hello\n")
+        .await?;
+    let said = typed_on(&desk, &["docs/how-to/upgrade-etcd.md"]).await?;
+    for told in ["orders-nightly", "condition met", "UpgradeIrreversible"] {
+        ensure!(said.contains(told), "nothing of {told:?} in\n{said}");
+    }
+    let said = desk
+        .runs(
+            "kubectl exec orders-0 --container etcd -- etcdctl get greeting\n\
+             kubectl exec orders-0 --container etcd -- etcdctl version\n",
+        )
+        .await?;
+    ensure!(
+        said.contains("greeting\nhello\n") && said.contains(newest.number()),
+        "{said}"
     );
     Ok(())
 }

@@ -21,7 +21,7 @@ const WAYS: [(&str, &str); 7] = [
 pub(super) fn page() -> String {
     format!(
         "{}
-See which versions of etcd the operator runs, through which ones an upgrade leads, and what is known against a version. An EtcdCluster without `spec.version` and `spec.image` gets {default}, and keeps the version that it has.
+See which versions of etcd the operator runs, through which ones an upgrade leads, and what is known against a version. [Upgrade etcd](../how-to/upgrade-etcd.md) says how. An EtcdCluster without `spec.version` and `spec.image` gets {default}, and keeps the version that it has.
 
 ## Minor versions
 
