@@ -150,3 +150,27 @@ pub fn slots_held_without_status(pods: &[ObservedPod]) -> usize {
 pub fn has_unfinished_backup(status: &EtcdBackupStatus) -> bool {
     active_runs(Some(status)).any(|run| Task::parse(&run.task) == Some(Task::Backup))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_prunes_is_no_unfinished_backup() {
+        let with = |task: &str| EtcdBackupStatus {
+            active: Some(vec![ActiveRun {
+                task: task.to_owned(),
+                ..ActiveRun::default()
+            }]),
+            ..EtcdBackupStatus::default()
+        };
+        for (task, wanted) in [
+            ("Backup", true),
+            ("Prune", false),
+            ("Erase", false),
+            ("Verify", false),
+        ] {
+            assert_eq!(has_unfinished_backup(&with(task)), wanted, "{task}");
+        }
+    }
+}

@@ -69,7 +69,7 @@ pub fn state(view: &ClusterView<'_>, persisted: &PersistedState) -> BackupFirst 
     let value = annotation_value(&observed.wanted.version, requested_at);
     let is_verified = |backup: &ObservedBackup| {
         let started = backup.last_success_started;
-        has_finished(backup, &value) && backup.has_succeeded
+        (has_finished(backup, &value) && backup.has_succeeded)
             || started.is_some_and(|started| started >= requested_at)
     };
     if recorded.is_some() && backups.iter().any(is_verified) {
