@@ -19,8 +19,8 @@ pub const MAX_ATTEMPTS: i64 = 6;
 /// How long after its due time a retry is still made automatically.
 const RETRY_WINDOW: Duration = Duration::from_mins(10);
 
-/// How long after its verification a backup that was refused because of the cluster is restored automatically once the
-/// cluster is changed. An upgrade of the cluster months later must not start the restore.
+/// How long after the last Job a backup that was refused because of the cluster is restored automatically once the cluster
+/// is changed. An upgrade of the cluster months later must not start the restore.
 const REUSE_WINDOW: Duration = Duration::from_hours(1);
 
 /// The beginning of the message of a restore that was rolled back.
@@ -176,10 +176,11 @@ pub fn cluster_blocker(observed: &ObservedRestore, cluster: &ObservedCluster) ->
     Some((Reason::ClusterRefused, message))
 }
 
-/// Until when the result of a Job may be used although the restore was refused.
-fn actionable_until(observed: &ObservedRestore, job: &str) -> Timestamp {
-    let end = observed.job(job).and_then(|job| job.end.as_ref());
-    let at = end.map_or(observed.now, |end| end.at);
+/// Until when the results of the Jobs may be used although the restore failed. The last Job counts: a safety backup may take
+/// longer than the window, and what failed after it is retried.
+fn actionable_until(observed: &ObservedRestore) -> Timestamp {
+    let ends = observed.jobs.iter().filter_map(|job| job.end.as_ref());
+    let at = ends.map(|end| end.at).max().unwrap_or(observed.now);
     at.checked_add(REUSE_WINDOW).unwrap_or(at)
 }
 
@@ -220,7 +221,7 @@ fn run_attempt(observed: &ObservedRestore, cluster: &ObservedCluster, source: &S
         Outcome::Verified(verified) if verified.name != source.object => {
             start_verification(observed, source, attempt + 1)
         }
-        Outcome::Verified(_) if has_failed(observed) && observed.now > actionable_until(observed, &name) => {
+        Outcome::Verified(_) if has_failed(observed) && observed.now > actionable_until(observed) => {
             stay_failed(observed)
         }
         Outcome::Verified(verified) => {
@@ -258,7 +259,7 @@ fn run_attempt(observed: &ObservedRestore, cluster: &ObservedCluster, source: &S
                         attempt,
                         ..state.clone()
                     };
-                    let until = actionable_until(observed, &name);
+                    let until = actionable_until(observed);
                     let message = format!(
                         "{message}. Nothing was changed; the restore is retried at once if that changes before {until}, or when its spec changes."
                     );

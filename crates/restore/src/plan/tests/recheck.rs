@@ -6,6 +6,7 @@ use super::{
     JobOutcome, JobTask, ObservedRestore, Phase, RequestChange, Verified, ended_job, plan, reconcile,
     requested, stored, verified, with_safety_backup,
 };
+use crate::plan::Reason;
 
 /// A restore whose safety backup took an hour.
 fn after_a_long_safety_backup() -> ObservedRestore {
@@ -92,4 +93,65 @@ fn a_backup_that_was_deleted_meanwhile_fails_the_restore_before_anything_is_chan
     assert_eq!(reconcile(&mut observed).phase, Phase::Failed);
     observed.is_edited = true;
     assert_eq!(plan(&observed).job.expect("a Job").name, "back-v2");
+}
+
+#[test]
+fn a_recheck_or_safety_backup_that_fails_once_after_an_hour_is_retried() {
+    let unreachable = || JobOutcome::Failed {
+        reason: "Unreachable".to_owned(),
+        message: "no answer".to_owned(),
+        retriable: true,
+    };
+    for fails_at in ["back-r1", "back-s1"] {
+        let mut observed = after_a_long_safety_backup();
+        if fails_at == "back-s1" {
+            let mut failed = ended_job(fails_at, unreachable());
+            failed.end.as_mut().expect("an end").at = observed.now;
+            observed.jobs.retain(|job| job.name != fails_at);
+            observed.jobs.push(failed);
+        } else {
+            reconcile(&mut observed);
+            end_recheck(&mut observed, unreachable());
+        }
+        let failed = reconcile(&mut observed);
+        assert_eq!(
+            (failed.phase, failed.will_retry),
+            (Phase::Failed, true),
+            "{fails_at}"
+        );
+        observed.now += SignedDuration::from_secs(59);
+        let waits = reconcile(&mut observed);
+        assert_eq!(
+            (waits.phase, waits.will_retry, waits.message),
+            (Phase::Failed, true, failed.message),
+            "{fails_at}"
+        );
+        observed.now += SignedDuration::from_secs(1);
+        let again = reconcile(&mut observed);
+        let job = again.job.expect("a Job");
+        assert_eq!(
+            (job.name.as_str(), job.task),
+            ("back-v2", JobTask::Verify),
+            "{fails_at}"
+        );
+    }
+}
+
+#[test]
+fn a_retry_after_a_failed_recheck_is_not_made_up_for_long_after() {
+    let mut observed = after_a_long_safety_backup();
+    reconcile(&mut observed);
+    let failed = JobOutcome::Failed {
+        reason: "Unreachable".to_owned(),
+        message: "no answer".to_owned(),
+        retriable: true,
+    };
+    end_recheck(&mut observed, failed);
+    assert!(reconcile(&mut observed).will_retry);
+    observed.now += SignedDuration::from_mins(30);
+    let missed = reconcile(&mut observed);
+    assert_eq!(
+        (missed.phase, missed.reason),
+        (Phase::Failed, Reason::FailedBefore)
+    );
 }
