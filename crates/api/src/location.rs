@@ -200,29 +200,24 @@ pub struct Blocks<'a> {
     pub local: Option<&'a LocalStore>,
 }
 
-impl<'a> From<&'a EtcdBackupSpec> for Blocks<'a> {
-    fn from(spec: &'a EtcdBackupSpec) -> Self {
-        Self {
-            s3: spec.s3.as_ref(),
-            abs: spec.abs.as_ref(),
-            gcs: spec.gcs.as_ref(),
-            oss: spec.oss.as_ref(),
-            local: spec.local.as_ref(),
-        }
-    }
+/// Both kinds have the same store fields.
+macro_rules! blocks_of {
+    ($($spec:ty),+) => {
+        $(impl<'a> From<&'a $spec> for Blocks<'a> {
+            fn from(spec: &'a $spec) -> Self {
+                Self {
+                    s3: spec.s3.as_ref(),
+                    abs: spec.abs.as_ref(),
+                    gcs: spec.gcs.as_ref(),
+                    oss: spec.oss.as_ref(),
+                    local: spec.local.as_ref(),
+                }
+            }
+        })+
+    };
 }
 
-impl<'a> From<&'a EtcdRestoreSpec> for Blocks<'a> {
-    fn from(spec: &'a EtcdRestoreSpec) -> Self {
-        Self {
-            s3: spec.s3.as_ref(),
-            abs: spec.abs.as_ref(),
-            gcs: spec.gcs.as_ref(),
-            oss: spec.oss.as_ref(),
-            local: spec.local.as_ref(),
-        }
-    }
-}
+blocks_of!(EtcdBackupSpec, EtcdRestoreSpec);
 
 impl Blocks<'_> {
     /// The names of the fields that are set.

@@ -390,14 +390,7 @@ fn lost_since(pod: &Pod, claim: Option<&Claim>, deps: &Deps) -> Option<Timestamp
         return overdue.filter(|since| node.is_some() && *since <= deps.clock.now());
     };
     let node_now = |name: &str| nodes.get(&ObjectKey::new("", name));
-    match node {
-        Some(node) => match node_now(node) {
-            Some(node) => kube_objects::lost_since(&node),
-            None => overdue,
-        },
-        // Nothing but the node that is gone could ever take a pod whose volume is there.
-        None => kube_objects::stranded_since(pod, claim?, |name| node_now(name).is_none()),
-    }
+    kube_objects::node_lost_since(pod, claim, node_now)
 }
 
 /// A connection to a member.

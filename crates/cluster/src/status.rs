@@ -17,7 +17,7 @@ mod tests;
 mod unknown_fields;
 
 use etcd_operator_api::cluster::{BlockerStatus, PlanStatus, RestoreProgress, RolloutStatus};
-use etcd_operator_api::names::CLIENT_PORT;
+use etcd_operator_api::names::{ANNOTATION_RESTART, CLIENT_PORT};
 use etcd_operator_api::refusal::{self, Refusal};
 use etcd_operator_api::{
     EtcdCluster, EtcdClusterStatus,
@@ -28,8 +28,8 @@ use jiff::Timestamp;
 use crate::blocker;
 use crate::build::{NoOperatorImage, PendingChange};
 use crate::desired::Desired;
-use crate::observed_state::{ObservedCluster, Pod};
-use crate::persisted_state::{PersistedState, Restore};
+use crate::observed_state::ObservedCluster;
+use crate::persisted_state::{PersistedState, Restore, Rollout};
 use crate::plan::{self, ClusterView, Plan, Reason};
 
 pub use backups::BackupFreshness;
@@ -158,6 +158,7 @@ pub fn status(
         updated_members: updated_members(&view, persisted),
         rollout: persisted.rollout.as_ref().map(|rollout| RolloutStatus {
             last_served: inputs.last_served_template.clone(),
+            restart: restart_request(cluster, observed, rollout),
             ..rollout.write(|ordinal| observed.name(ordinal))
         }),
         served_spec_hashes: Some(persisted.served_spec_hashes.clone()).filter(|hashes| !hashes.is_empty()),
@@ -169,17 +170,23 @@ pub fn status(
     after
 }
 
+/// The request for a restart by annotation that this rollout includes. The spec hash that is asked for is made with it, so it
+/// counts once the rollout is for that hash.
+fn restart_request(cluster: &EtcdCluster, observed: &ObservedCluster, rollout: &Rollout) -> Option<String> {
+    let annotations = cluster.metadata.annotations.as_ref();
+    let requested = annotations.and_then(|annotations| annotations.get(ANNOTATION_RESTART));
+    match requested.filter(|value| !value.is_empty()) {
+        Some(value) if rollout.spec_hash == observed.wanted.spec_hash => {
+            Some(refusal::bounded(value, MAX_CHARS))
+        }
+        _ => cluster.status.as_ref()?.rollout.as_ref()?.restart.clone(),
+    }
+}
+
 /// How many pods have the current template, of how many; none before the cluster has formed.
 fn updated_members(view: &ClusterView<'_>, persisted: &PersistedState) -> Option<String> {
-    let observed = view.observed;
-    let wanted = observed.wanted.spec_hash.as_str();
-    let pods = observed.members.values().filter_map(|member| member.pod.as_ref());
-    let pods: Vec<_> = pods.collect();
-    let is_updated = |pod: &&&Pod| pod.deleting.is_none() && pod.spec_hash.as_deref() == Some(wanted);
-    let updated = pods.iter().filter(is_updated).count();
-    persisted
-        .has_formed()
-        .then(|| format!("{updated}/{}", pods.len()))
+    let (updated, all) = rollout::count_updated(view);
+    persisted.has_formed().then(|| format!("{updated}/{all}"))
 }
 
 /// What is told of a restore; one that this version does not understand stays as it is.

@@ -46,15 +46,10 @@ impl PersistedState {
     /// be carried out again. An unreadable record counts as committed.
     #[must_use]
     pub fn with_commit_record(self, record: Option<&str>, uid: &str) -> Self {
-        let record = record.map(|text| contract::read::<CommitRecord>(text.as_bytes()));
-        let (committed, succeeded) = match record {
-            Some(Ok(record)) if record.uid == uid => (true, record.succeeded),
-            Some(Err(_)) => (true, false),
-            Some(Ok(_)) | None => (false, false),
-        };
+        let record = CommitRecord::read(record, uid);
         Self {
-            committed: self.committed || committed,
-            succeeded: self.succeeded || succeeded,
+            committed: self.committed || record.is_some(),
+            succeeded: self.succeeded || record.is_some_and(|record| record.succeeded),
             ..self
         }
     }

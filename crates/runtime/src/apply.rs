@@ -208,10 +208,7 @@ impl Applier {
         let target = Target::for_key::<K>(key, "delete");
         let params = DeleteParams {
             grace_period_seconds: grace,
-            preconditions: Some(Preconditions {
-                uid: Some(uid.to_owned()),
-                resource_version: None,
-            }),
+            preconditions: preconditions(uid, None),
             ..DeleteParams::background()
         };
         let request = target.build(target.request().delete(&key.name, &params))?;
@@ -224,10 +221,7 @@ impl Applier {
         let target = Target::for_key::<Pod>(key, "evict");
         let params = EvictParams {
             delete_options: Some(DeleteParams {
-                preconditions: Some(Preconditions {
-                    uid: Some(uid.to_owned()),
-                    resource_version: None,
-                }),
+                preconditions: preconditions(uid, None),
                 ..DeleteParams::default()
             }),
             ..EvictParams::default()
@@ -246,10 +240,7 @@ impl Applier {
     ) -> Result<(), Error> {
         let target = Target::for_key::<K>(key, "delete");
         let params = DeleteParams {
-            preconditions: Some(Preconditions {
-                uid: Some(uid.to_owned()),
-                resource_version: Some(resource_version.to_owned()),
-            }),
+            preconditions: preconditions(uid, Some(resource_version)),
             ..DeleteParams::background()
         };
         let request = target.build(target.request().delete(&key.name, &params))?;
@@ -422,6 +413,14 @@ impl Applier {
             None => Err(target.timeout_error()),
         }
     }
+}
+
+/// Deletes only the object with this UID, and in this version if one is given.
+fn preconditions(uid: &str, resource_version: Option<&str>) -> Option<Preconditions> {
+    Some(Preconditions {
+        uid: Some(uid.to_owned()),
+        resource_version: resource_version.map(str::to_owned),
+    })
 }
 
 /// Spends a permit on one call; `None` if the API server did not answer in time. A call that is still waiting for a

@@ -211,6 +211,10 @@ pub struct RolloutStatus {
     /// Spec hash of the change.
     #[serde(default)]
     pub hash: String,
+    /// The value of the annotation etcd.database.coreos.com/restart that the change includes. Once it is the requested one, the
+    /// condition RolledOut counts for that request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restart: Option<String>,
     /// The last request by kubectl rollout restart of the StatefulSet that was followed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restarted_at: Option<String>,
@@ -245,6 +249,9 @@ pub struct RolloutMember {
     /// UID of the pod that is replaced.
     #[serde(rename = "podUID")]
     pub pod_uid: String,
+    /// When that pod was seen to be deleted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_at: Option<Time>,
 }
 
 /// What the operator is doing or waiting for.

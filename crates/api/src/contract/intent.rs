@@ -88,6 +88,21 @@ pub struct CommitRecord {
     pub succeeded: bool,
 }
 
+impl CommitRecord {
+    /// The record in the annotation of an `EtcdRestore`; `None` if there is none for this UID. A record that cannot be read
+    /// counts as one that the restore was committed.
+    pub fn read(annotation: Option<&str>, uid: &str) -> Option<Self> {
+        match super::read::<Self>(annotation?.as_bytes()) {
+            Ok(record) => Some(record).filter(|record| record.uid == uid),
+            Err(_) => Some(Self {
+                version: version(),
+                uid: uid.to_owned(),
+                succeeded: false,
+            }),
+        }
+    }
+}
+
 impl RestoreIntent {
     /// The revision from which etcd's restore tool counts the bump. An etcd without any write reports revision 1, but the tool
     /// counts from 0.

@@ -2,8 +2,11 @@
 
 use etcd_operator_etcd::id::MemberId;
 use etcd_operator_etcd::membership::Membership as MembershipRead;
+use etcd_operator_runtime::apply;
 use etcd_operator_runtime::key::ObjectKey;
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::core::{Selector, SelectorExt};
 
 use super::{Error, MEMBERSHIP_UNKNOWN, Outcome, preferred_connection, read_pod};
 use crate::observe::Observation;
@@ -30,18 +33,62 @@ pub async fn restart_pod(
     if let Some(why) = why_membership_changed(observation).await {
         return Ok(Outcome::Waits(format!("{name} is not restarted: {why}")));
     }
-    let key = key.beside(&name);
+    let pod_key = key.beside(&name);
     let done = match departure {
-        Departure::Evicted => deps.applier.evict(&key, &pod.uid).await,
-        Departure::Deleted => deps.applier.delete_uid::<Pod>(&key, &pod.uid, None).await,
+        Departure::Evicted => deps.applier.evict(&pod_key, &pod.uid).await,
+        Departure::Deleted => deps.applier.delete_uid::<Pod>(&pod_key, &pod.uid, None).await,
     };
     match done {
         Ok(()) => Ok(Outcome::Done(format!(
             "Restarting {name} with the changed pod template."
         ))),
-        Err(error) if error.is_eviction_refused() => Ok(Outcome::EvictionRefused(error.to_string())),
+        Err(error) if error.is_eviction_refused() => {
+            let budgets = if names_no_budget(&error) {
+                budgets_of(&pod_key, &pod.uid, deps).await?
+            } else {
+                Vec::new()
+            };
+            Ok(Outcome::EvictionRefused(describe_refusal(
+                &error.to_string(),
+                &budgets,
+            )))
+        }
         Err(error) if error.is_conflict() => Ok(Outcome::Stale(format!("pod {name} was replaced"))),
         Err(error) => Err(error.into()),
+    }
+}
+
+/// Whether an eviction failed as it does for a pod of several budgets, which the API server does not name then.
+fn names_no_budget(error: &apply::Error) -> bool {
+    matches!(error, apply::Error::Api { source, .. } if matches!(&**source, kube::Error::Api(status) if status.code == 500))
+}
+
+/// The budgets that apply to a pod, by name.
+async fn budgets_of(pod: &ObjectKey, uid: &str, deps: &Deps) -> Result<Vec<String>, Error> {
+    let found = deps.applier.read::<Pod>(pod).await?;
+    let found = found.filter(|found| found.metadata.uid.as_deref() == Some(uid));
+    let labels = found.and_then(|found| found.metadata.labels).unwrap_or_default();
+    let budgets: Vec<PodDisruptionBudget> = deps.applier.list(&pod.namespace).await?;
+    let applies = |budget: &PodDisruptionBudget| {
+        let selector = budget.spec.as_ref().and_then(|spec| spec.selector.clone());
+        let selector = selector.map(Selector::try_from).and_then(Result::ok);
+        selector.is_some_and(|selector| selector.matches(&labels))
+    };
+    let budgets = budgets.into_iter().filter(applies);
+    let mut names: Vec<_> = budgets.filter_map(|budget| budget.metadata.name).collect();
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// A refused eviction in the words of the API server, with the budgets of the pod where there are several.
+fn describe_refusal(message: &str, budgets: &[String]) -> String {
+    match budgets {
+        [] | [_] => message.to_owned(),
+        several => format!(
+            "{}. The PodDisruptionBudgets {} apply to the pod, and only one may",
+            message.trim_end_matches('.'),
+            several.join(", ")
+        ),
     }
 }
 

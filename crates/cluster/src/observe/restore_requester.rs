@@ -2,7 +2,8 @@
 //! that was written down weeks ago brings it back when it is applied again.
 
 use etcd_operator_api::EtcdRestore;
-use etcd_operator_api::contract::RestoreIntent;
+use etcd_operator_api::contract::{CommitRecord, RestoreIntent};
+use etcd_operator_api::names::ANNOTATION_COMMITTED;
 use etcd_operator_runtime::apply::Error;
 use etcd_operator_runtime::key::ObjectKey;
 
@@ -95,7 +96,7 @@ fn is_waiting(other: &EtcdRestore, key: &ObjectKey, current_uid: &str) -> bool {
 /// Whether it was carried out, or took its turn and was rolled back.
 fn is_done(found: &EtcdRestore) -> bool {
     let is_committed = found.status.as_ref().is_some_and(|status| status.committed);
-    is_committed || has_ended(found, &["Succeeded", "RolledBack"])
+    is_committed || commit_record(found).is_some() || has_ended(found, &["Succeeded", "RolledBack"])
 }
 
 /// Whether it asks for nothing until somebody edits it.
@@ -103,12 +104,20 @@ fn is_over(found: &EtcdRestore) -> bool {
     has_ended(found, &TERMINAL_PHASES)
 }
 
-/// Whether it succeeded, or is in one of these phases.
+/// Whether it succeeded, or is in one of these phases. A user or a tool may have removed its status, and not the record.
 fn has_ended(found: &EtcdRestore, phases: &[&str]) -> bool {
-    found.status.as_ref().is_some_and(|status| {
+    let has_status_ended = found.status.as_ref().is_some_and(|status| {
         let phase = status.phase.as_deref();
         status.succeeded || phase.is_some_and(|phase| phases.contains(&phase))
-    })
+    });
+    has_status_ended || commit_record(found).is_some_and(|record| record.succeeded)
+}
+
+/// Its record that it is past its commit point, which repeats what its status says.
+fn commit_record(found: &EtcdRestore) -> Option<CommitRecord> {
+    let annotations = found.metadata.annotations.as_ref()?;
+    let text = annotations.get(ANNOTATION_COMMITTED)?;
+    CommitRecord::read(Some(text), found.metadata.uid.as_deref()?)
 }
 
 /// Whether it is the one of this UID, and nobody has deleted it.
@@ -123,7 +132,7 @@ fn is_requested_by(found: Option<&EtcdRestore>, request: &RestoreIntent) -> bool
 
 #[cfg(test)]
 mod tests {
-    use etcd_operator_api::contract::{ObjectFacts, RestoreSecrets, StoreOrder};
+    use etcd_operator_api::contract::{ObjectFacts, RestoreSecrets, StoreOrder, VERSION};
     use serde_json::{Value, json};
 
     use super::*;
@@ -180,6 +189,37 @@ mod tests {
                 "{uid} {deleted:?} {status}"
             );
         }
+    }
+
+    /// An `EtcdRestore` without a status, and with a record of this UID.
+    fn recorded(uid: &str, record_uid: &str, succeeded: bool) -> EtcdRestore {
+        let mut found = restore(uid, None, &Value::Null);
+        let record = json!({"version": VERSION, "uid": record_uid, "succeeded": succeeded});
+        found.metadata.annotations = Some([(ANNOTATION_COMMITTED.to_owned(), record.to_string())].into());
+        found
+    }
+
+    #[test]
+    fn a_restore_that_succeeded_asks_for_nothing_after_it_has_lost_its_status() {
+        assert!(is_over(&recorded("r", "r", true)));
+        // It was committed and did not end: as with its status, it goes on.
+        assert!(!is_over(&recorded("r", "r", false)));
+        assert!(
+            !is_over(&recorded("r", "of-another", true)),
+            "of a copied manifest"
+        );
+        let key = ObjectKey::new("shop", "orders");
+        for (record_uid, succeeded, wanted) in [
+            ("another", true, false),
+            ("another", false, false),
+            ("r", true, true),
+        ] {
+            let found = recorded("another", record_uid, succeeded);
+            assert_eq!(is_waiting(&found, &key, "r"), wanted, "{record_uid} {succeeded}");
+        }
+        let mut unreadable = restore("another", None, &Value::Null);
+        unreadable.metadata.annotations = Some([(ANNOTATION_COMMITTED.to_owned(), "{".to_owned())].into());
+        assert!(!is_waiting(&unreadable, &key, "r"));
     }
 
     #[test]

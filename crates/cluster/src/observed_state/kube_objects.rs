@@ -1,5 +1,7 @@
 //! From objects of Kubernetes to what counts of them for a plan.
 
+use std::sync::Arc;
+
 use etcd_operator_api::contract::{self, Arrival, JobOutcome, JobResult};
 use etcd_operator_api::names::{ANNOTATION_PERMIT, ANNOTATION_PERMIT_LAID};
 use etcd_operator_etcd::id::{MemberId, RaftIndex};
@@ -235,8 +237,35 @@ pub fn read_claim(claim: &PersistentVolumeClaim) -> Option<Claim> {
     })
 }
 
+/// Since when the node of a pod is lost, or the only one that could take it. `node_now` finds a node by its name.
+pub fn node_lost_since(
+    pod: &core::Pod,
+    claim: Option<&super::Claim>,
+    node_now: impl Fn(&str) -> Option<Arc<Node>>,
+) -> Option<Timestamp> {
+    let Some(node) = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) else {
+        // Nothing but the node that is gone could ever take a pod whose volume is there.
+        return stranded_since(pod, claim?, |name| node_now(name).is_none());
+    };
+    if let Some(node) = node_now(node) {
+        return lost_since(&node);
+    }
+    // Usually Kubernetes deletes the pods of a node that is gone. Where it does not, such as under a finalizer, the pod has
+    // been unready since the node was last heard of.
+    let deleting = pod.metadata.deletion_timestamp.as_ref().map(|time| time.0);
+    deleting.or_else(|| unready_since(pod))
+}
+
+/// Since when a pod is not ready; none while it is.
+fn unready_since(pod: &core::Pod) -> Option<Timestamp> {
+    let conditions = pod.status.as_ref()?.conditions.as_ref()?;
+    let ready = conditions.iter().find(|condition| condition.type_ == "Ready")?;
+    let since = ready.last_transition_time.as_ref()?;
+    (ready.status != "True").then_some(since.0)
+}
+
 /// Since when a pod waits for a node that is gone and that alone reaches its volume: the one its claim was made for.
-pub fn stranded_since(
+fn stranded_since(
     pod: &core::Pod,
     claim: &super::Claim,
     is_gone: impl Fn(&str) -> bool,
@@ -252,7 +281,7 @@ pub fn stranded_since(
 }
 
 /// Since when a node does not answer; none while it does.
-pub fn lost_since(node: &Node) -> Option<Timestamp> {
+fn lost_since(node: &Node) -> Option<Timestamp> {
     let conditions = node.status.as_ref()?.conditions.as_ref()?;
     let ready = conditions.iter().find(|condition| condition.type_ == "Ready")?;
     if ready.status == "True" {
@@ -332,6 +361,46 @@ mod tests {
             trim::node(&mut trimmed);
             assert_eq!(lost_since(&trimmed), lost_since(&node(status)));
         }
+    }
+
+    #[test]
+    fn the_node_of_a_pod_is_lost_also_when_its_object_is_gone_and_the_pod_stays() {
+        let pod = |ready: &str, deleted: Option<&str>| -> core::Pod {
+            serde_json::from_value(json!({
+                "metadata": {"name": "c-1", "uid": "u", "deletionTimestamp": deleted},
+                "spec": {"nodeName": "n1", "containers": [{"name": "etcd"}]},
+                "status": {"conditions": [
+                    {"type": "Ready", "status": ready, "lastTransitionTime": "2026-01-01T00:00:00Z"},
+                ]},
+            }))
+            .expect("a pod")
+        };
+        let node: Node = serde_json::from_value(json!({
+            "metadata": {"name": "n1"},
+            "status": {"conditions": [
+                {"type": "Ready", "status": "Unknown", "lastTransitionTime": "2026-01-02T00:00:00Z"},
+            ]},
+        }))
+        .expect("a node");
+        let node = Arc::new(node);
+        let is_there = |_: &str| Some(Arc::clone(&node));
+        let is_gone = |_: &str| None;
+        let time = |text: &str| text.parse::<Timestamp>().ok();
+        // A pod that tolerates every taint stays where its node does not answer.
+        assert_eq!(
+            node_lost_since(&pod("False", None), None, is_there),
+            time("2026-01-02T00:00:00Z")
+        );
+        assert_eq!(
+            node_lost_since(&pod("False", None), None, is_gone),
+            time("2026-01-01T00:00:00Z")
+        );
+        assert_eq!(
+            node_lost_since(&pod("False", Some("2026-01-03T00:00:00Z")), None, is_gone),
+            time("2026-01-03T00:00:00Z")
+        );
+        // It serves: somebody deleted the object of a node that runs.
+        assert_eq!(node_lost_since(&pod("True", None), None, is_gone), None);
     }
 
     /// What is read of the container that brings the object of a restore, as copies keep its pod.

@@ -35,6 +35,8 @@ pub struct RestartedMember {
     pub ordinal: Ordinal,
     /// The UID of the pod that goes.
     pub pod: String,
+    /// When it was seen to go: an eviction may be refused for long before.
+    pub left_at: Option<Timestamp>,
 }
 
 impl Rollout {
@@ -61,12 +63,22 @@ impl Rollout {
         }
     }
 
+    /// Records that the pod of the member that is being restarted goes, or is gone.
+    pub fn set_left(&mut self, now: Timestamp) {
+        if let Some(current) = self.current.as_mut().filter(|current| current.left_at.is_none()) {
+            let now = whole_seconds(now);
+            current.left_at = Some(now);
+            self.progressed_at = now;
+        }
+    }
+
     /// Reads it from a status; none where that does not say which change it is.
     pub fn read(status: &RolloutStatus, ordinal: impl Fn(&str) -> Option<Ordinal>) -> Option<Self> {
         let current = status.current.as_ref().and_then(|current| {
             Some(RestartedMember {
                 ordinal: ordinal(&current.name)?,
                 pod: current.pod_uid.clone(),
+                left_at: current.left_at.as_ref().map(|time| time.0),
             })
         });
         let time = |time: &Option<Time>| time.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0);
@@ -91,11 +103,13 @@ impl Rollout {
             current: self.current.as_ref().map(|current| RolloutMember {
                 name: name(current.ordinal),
                 pod_uid: current.pod.clone(),
+                left_at: current.left_at.map(Time),
             }),
             reversible: self.reversible,
             started_at: Some(Time(self.started_at)),
             progressed_at: Some(Time(self.progressed_at)),
             backup_requested_at: self.backup_requested_at.map(Time),
+            restart: None,
             last_served: None,
         }
     }
@@ -117,10 +131,12 @@ mod tests {
         let current = RestartedMember {
             ordinal,
             pod: "pod-uid".to_owned(),
+            left_at: None,
         };
         rollout.set_current(Some(current), now);
         rollout.reversible = Some(false);
         rollout.backup_requested_at = Some(rollout.started_at);
+        rollout.set_left(now);
         let text = serde_json::to_string(&rollout.write(|_| "c-2".to_owned())).unwrap();
         let status: RolloutStatus = serde_json::from_str(&text).unwrap();
         assert_eq!(Rollout::read(&status, |_| Some(ordinal)), Some(rollout));

@@ -182,6 +182,13 @@ pub fn refresh(view: &ClusterView<'_>, persisted: &mut PersistedState) {
     if rollout
         .current
         .as_ref()
+        .is_some_and(|current| is_leaving(view, current))
+    {
+        rollout.set_left(observed.now);
+    }
+    if rollout
+        .current
+        .as_ref()
         .is_some_and(|current| is_done(view, current))
     {
         rollout.set_current(None, observed.now);
@@ -199,6 +206,7 @@ pub fn record_step(view: &ClusterView<'_>, persisted: &mut PersistedState, step:
         let current = RestartedMember {
             ordinal: pod.ordinal,
             pod: pod.uid.clone(),
+            left_at: None,
         };
         rollout.set_current(Some(current), view.observed.now);
     }
@@ -213,6 +221,12 @@ pub fn record_step(view: &ClusterView<'_>, persisted: &mut PersistedState, step:
     if leaves.is_some_and(|ordinal| minor::is_last_of_lower_minor(view, ordinal)) {
         rollout.reversible = Some(false);
     }
+}
+
+/// Whether the pod of a member that is to be restarted goes, or is gone and no other one has come.
+fn is_leaving(view: &ClusterView<'_>, current: &RestartedMember) -> bool {
+    let pod = view.observed.member(current.ordinal).pod.as_ref();
+    pod.is_none_or(|pod| pod.uid == current.pod && pod.deleting.is_some())
 }
 
 /// Whether a restarted member serves again, or is none any more.

@@ -261,7 +261,7 @@ pub fn findings(
         && inputs.refusals.is_empty()
         && reason != Reason::Hibernated
     {
-        findings.push(rollout::finding(view, plan, inputs));
+        findings.push(rollout::finding(view, plan, inputs, refused_step.as_ref()));
         findings.extend(rollout::upgrading(view, plan));
     }
     findings.extend(readiness(view, plan, inputs, refused_step.as_ref(), &findings));

@@ -1,15 +1,17 @@
 //! How far the current spec has come to the members, in the condition RolledOut and in Events.
 
 use etcd_operator_api::EtcdClusterStatus;
+use etcd_operator_api::cluster::{MemberStatus, RefusedStep, RolloutMember};
 use etcd_operator_api::condition::{self, ConditionType, Finding, Truth};
 use etcd_operator_api::names::ANNOTATION_RESTART;
 use etcd_operator_etcd::version::Version;
 use etcd_operator_runtime::events::Severity;
 
-use super::StatusInputs;
 use super::events::Transition;
+use super::{StatusInputs, step_failure};
 use crate::build::PendingChange;
-use crate::plan::{ClusterView, PendingCause, Plan, RolloutState, outdated_pods};
+use crate::observed_state::Pod;
+use crate::plan::{ClusterView, PendingCause, Plan, RolloutState, Step, outdated_pods};
 
 /// The reason while the spec has changes that no member runs, and members are not restarted yet.
 pub const PENDING: &str = "Pending";
@@ -17,16 +19,32 @@ pub const PENDING: &str = "Pending";
 const ROLLING_OUT: &str = "RollingOut";
 /// The reason while a restarted member makes no progress.
 const STALLED: &str = "Stalled";
+/// The reason while the user must act, or the API server refuses the next step.
+const BLOCKED: &str = "Blocked";
 
-/// Whether every member runs the current spec.
-pub fn finding(view: &ClusterView<'_>, plan: &Plan, inputs: &StatusInputs<'_>) -> Finding {
-    let (status, reason, message) = match pending_text(view, plan, inputs) {
-        None => (
+/// Whether every member runs the current spec. `refused` is the API server's refusal of the next step.
+pub fn finding(
+    view: &ClusterView<'_>,
+    plan: &Plan,
+    inputs: &StatusInputs<'_>,
+    refused: Option<&RefusedStep>,
+) -> Finding {
+    let is_rollout_step = matches!(
+        plan.step,
+        Some(Step::RestartPod { .. } | Step::DeleteStoppedPod { .. })
+    );
+    let (status, reason, message) = match (pending_text(view, plan, inputs), refused) {
+        (None, _) => (
             Truth::True,
             "UpToDate",
             "Every member runs the current spec.".to_owned(),
         ),
-        Some(text) => (Truth::False, reason(&plan.rollout), text),
+        (Some(text), Some(refused)) if is_rollout_step => (
+            Truth::False,
+            BLOCKED,
+            format!("{text} {}", step_failure::describe(refused)),
+        ),
+        (Some(text), _) => (Truth::False, reason(&plan.rollout), text),
     };
     Finding {
         type_: ConditionType::RolledOut,
@@ -51,7 +69,7 @@ fn reason(rollout: &RolloutState) -> &'static str {
     match rollout {
         RolloutState::Complete | RolloutState::Held | RolloutState::Pending(_) => PENDING,
         RolloutState::Paused => "Paused",
-        RolloutState::Blocked(_) => "Blocked",
+        RolloutState::Blocked(_) => BLOCKED,
         RolloutState::OnDelete => "OnDelete",
         RolloutState::RollingOut => ROLLING_OUT,
         RolloutState::Stalled { .. } => STALLED,
@@ -77,12 +95,6 @@ pub fn pending_text(view: &ClusterView<'_>, plan: &Plan, inputs: &StatusInputs<'
     let outdated: Vec<_> = outdated_pods(view)
         .map(|(ordinal, _)| observed.name(ordinal))
         .collect();
-    let pods: Vec<_> = observed
-        .members
-        .values()
-        .filter_map(|member| member.pod.as_ref())
-        .collect();
-    let going = pods.iter().filter(|pod| pod.deleting.is_some()).count();
     Some(match &plan.rollout {
         RolloutState::Complete => return None,
         RolloutState::Held => format!(
@@ -131,10 +143,9 @@ pub fn pending_text(view: &ClusterView<'_>, plan: &Plan, inputs: &StatusInputs<'
         ),
         RolloutState::RollingOut => {
             let path = describe_path(view).map(|path| format!(" etcd {path}."));
+            let (updated, all) = count_updated(view);
             format!(
-                "{} of {} members have the current pod template.{}",
-                pods.len().saturating_sub(outdated.len() + going),
-                pods.len(),
+                "{updated} of {all} members have the current pod template.{}",
                 path.unwrap_or_default(),
             )
         }
@@ -154,6 +165,17 @@ fn describe_intermediate(view: &ClusterView<'_>) -> Option<String> {
             wanted.version,
             wanted.target()
         )
+    })
+}
+
+/// How many pods have the pod template that is asked for, of how many.
+pub fn count_updated(view: &ClusterView<'_>) -> (usize, usize) {
+    let observed = view.observed;
+    let wanted = observed.wanted.spec_hash.as_str();
+    let pods = observed.members.values().filter_map(|member| member.pod.as_ref());
+    let is_updated = |pod: &Pod| pod.deleting.is_none() && pod.spec_hash.as_deref() == Some(wanted);
+    pods.fold((0, 0), |(updated, all), pod| {
+        (updated + usize::from(is_updated(pod)), all + 1)
     })
 }
 
@@ -244,23 +266,31 @@ fn point_of_no_return(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> 
     Some((Severity::Normal, "UpgradeIrreversible", text.to_owned()))
 }
 
-/// The member that was restarted and serves again.
+/// The member that was restarted and serves again in another pod.
 fn member_updated(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> Option<Transition> {
     let (was, is) = (before.rollout.as_ref()?, after.rollout.as_ref()?);
     let restarted = was.current.as_ref()?;
-    if is.current.as_ref() == Some(restarted) {
+    let is_same = |current: &RolloutMember| current.pod_uid == restarted.pod_uid;
+    if is.current.as_ref().is_some_and(is_same) {
         return None;
     }
+    // Where the change was set back before its pod went, it was not restarted.
+    let is_restarted = |member: &&MemberStatus| {
+        let pod = member.pod_uid.as_ref();
+        member.healthy && pod.is_some_and(|pod| *pod != restarted.pod_uid)
+    };
     let mut members = after.member_status.iter().flatten();
-    members.find(|member| member.name == restarted.name && member.healthy)?;
-    let seconds = is
-        .progressed_at
-        .as_ref()
-        .zip(was.progressed_at.as_ref())
-        .map(|(is, was)| is.0.duration_since(was.0).as_secs())?;
-    let text = format!(
-        "{} serves again, {seconds} s after its restart was decided.",
-        restarted.name
-    );
+    let member = members.find(|member| member.name == restarted.name);
+    let member = member.filter(is_restarted)?;
+    let times = is.progressed_at.as_ref().zip(restarted.left_at.as_ref());
+    let text = match times {
+        Some((end, left)) => format!(
+            "{} serves again, {} s after its pod was deleted.",
+            member.name,
+            end.0.duration_since(left.0).as_secs()
+        ),
+        // No operator saw it go.
+        None => format!("{} serves again.", member.name),
+    };
     Some((Severity::Normal, "MemberUpdated", text))
 }

@@ -53,6 +53,6 @@ pub fn refused_step(inputs: &StatusInputs<'_>, before: Option<&PlanStatus>) -> O
 pub fn describe(refused: &RefusedStep) -> String {
     let RefusedStep { step, message } = refused;
     format!(
-        "The API server refuses the step {step}: {message}. Correct the quota or the admission rule that it names, or grant the operator the missing permission. The operator retries."
+        "The API server refuses the step {step}: {message}. Correct the quota, the PodDisruptionBudget or the admission rule that it names, or grant the operator the missing permission. The operator retries."
     )
 }

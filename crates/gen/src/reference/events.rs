@@ -90,7 +90,7 @@ pub(super) const EVENTS: &[ReasonDoc] = &[
     reason(
         "EtcdCluster",
         "MemberUpdated",
-        "A restarted member serves again. The message says after how many seconds.",
+        "A restarted member serves again. The message says how many seconds after its pod was deleted.",
         "",
     ),
     reason(

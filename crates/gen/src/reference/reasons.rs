@@ -179,7 +179,7 @@ const GENERAL: &[ReasonDoc] = &[
     reason(
         "RolledOut",
         "Blocked",
-        "False: a change of the spec cannot be rolled out, such as another minor version. The message says why.",
+        "False: a change of the spec cannot be rolled out, such as another minor version, or the API server refuses to let the next pod go, such as for a PodDisruptionBudget. The message says why.",
         "Follow the message. [All blockers](blockers.md).",
     ),
     reason(
@@ -192,7 +192,7 @@ const GENERAL: &[ReasonDoc] = &[
         "Stalled",
         "StepRefused",
         "True: the API server refuses the next step. The message has its words.",
-        "Correct the quota or the admission rule that the message names, or grant the operator the missing permission. The operator retries.",
+        "Correct the quota, the PodDisruptionBudget or the admission rule that the message names, or grant the operator the missing permission. The operator retries.",
     ),
     reason(
         "Progressing",

@@ -22,8 +22,20 @@ pub async fn on_request(stage: Arc<Stage>) -> Result<()> {
     let request = format!("{ANNOTATION_RESTART}=monday");
     tenant.note("requests a restart by annotation");
     tenant.kubectl(&["annotate", "etcd/c", &request]).await?;
-    tenant.all_others(&before).await?;
+    tenant
+        .kubectl(&[
+            "wait",
+            "--for=jsonpath={.status.rollout.restart}=monday",
+            "--timeout=1m",
+            "etcd/c",
+        ])
+        .await?;
     await_rolled_out(&tenant).await?;
+    let now = tenant.pod_uids().await?;
+    ensure!(
+        now.iter().all(|uid| !before.contains(uid)),
+        "the documented waits end before every member has restarted"
+    );
     tenant.converged(3).await?;
 
     let before = tenant.pod_uids().await?;

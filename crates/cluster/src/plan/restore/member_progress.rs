@@ -9,6 +9,9 @@ use crate::observed_state::{Fetch, ObservedCluster, Ordinal, Pod};
 use crate::persisted_state::{Phase, Restore};
 use crate::plan::{ClusterView, diagnose};
 
+/// The phase of a member that downloads the backup.
+const FETCHING: &str = "Fetching";
+
 /// In how many steps a download is told.
 const STEPS: u64 = 50;
 
@@ -28,8 +31,10 @@ pub enum MemberProgress<'a> {
     },
     /// It has the object and may restore it.
     Ready(&'a Pod, &'a Report),
-    /// It is at work.
-    Working(&'static str, MemberProblem),
+    /// It downloads the backup.
+    Fetching(MemberProblem),
+    /// It restores the backup beside its old data.
+    Preparing(MemberProblem),
     /// It cannot do it, and another try would not help.
     Failed(MemberProblem),
     /// Its data are not those of this restore, and it cannot restore either.
@@ -54,15 +59,12 @@ pub fn assess_member<'a>(view: &ClusterView<'a>, restore: &Restore, ordinal: Ord
             Some(failure) if failure.is_lasting => MemberProgress::Failed(MemberProblem::FetchFailed {
                 failure: failure.words.clone(),
             }),
-            Some(failure) => MemberProgress::Working(
-                "Fetching",
-                MemberProblem::FetchRetry {
-                    failure: failure.words.clone(),
-                },
-            ),
+            Some(failure) => MemberProgress::Fetching(MemberProblem::FetchRetry {
+                failure: failure.words.clone(),
+            }),
             None if fetch.is_running => {
                 let progress = rounded_progress(fetch);
-                MemberProgress::Working("Fetching", MemberProblem::Fetching { progress })
+                MemberProgress::Fetching(MemberProblem::Fetching { progress })
             }
             None => MemberProgress::Unknown(diagnose::explain(view, ordinal)),
         };
@@ -142,7 +144,7 @@ fn classify_preparing<'a>(restore: &Restore, pod: &'a Pod, report: &'a Report) -
         .filter(|preparing| preparing.restore_uid == restore.uid);
     match preparing_this.map(|preparing| &preparing.failure) {
         None => MemberProgress::Ready(pod, report),
-        Some(None) => MemberProgress::Working("Preparing", MemberProblem::Restoring),
+        Some(None) => MemberProgress::Preparing(MemberProblem::Restoring),
         Some(Some(failure)) if failure.retriable => MemberProgress::Ready(pod, report),
         Some(Some(failure)) => MemberProgress::Failed(MemberProblem::RestoreFailed {
             failure: format!("{}: {}", failure.reason, failure.message),
@@ -154,14 +156,16 @@ fn classify_preparing<'a>(restore: &Restore, pod: &'a Pod, report: &'a Report) -
 pub fn member_restore_statuses(observed: &ObservedCluster, restore: &Restore) -> Vec<MemberRestoreStatus> {
     let view = ClusterView::new(observed);
     let describe = |ordinal: Ordinal| {
-        let (phase, message) = match assess_member(&view, restore, ordinal) {
+        let progress = assess_member(&view, restore, ordinal);
+        let (phase, message) = match &progress {
             _ if restore.phase.is_over() => ("Done", None),
             _ if observed.member(ordinal).status().is_some() && restore.phase != Phase::Stopping => {
                 ("Running", None)
             }
             MemberProgress::Prepared { .. } => ("Prepared", None),
             MemberProgress::Ready(_, report) => ("Fetched", previous_failure(restore, report)),
-            MemberProgress::Working(phase, problem) => (phase, Some(problem.to_string())),
+            MemberProgress::Fetching(problem) => (FETCHING, Some(problem.to_string())),
+            MemberProgress::Preparing(problem) => ("Preparing", Some(problem.to_string())),
             MemberProgress::Failed(problem) | MemberProgress::Unusable(problem) => {
                 ("Failed", Some(problem.to_string()))
             }
@@ -172,7 +176,7 @@ pub fn member_restore_statuses(observed: &ObservedCluster, restore: &Restore) ->
             .pod
             .as_ref()
             .and_then(|pod| pod.fetch.as_ref());
-        let arrived = fetch.filter(|_| phase == "Fetching").and_then(rounded_progress);
+        let arrived = fetch.filter(|_| phase == FETCHING).and_then(rounded_progress);
         let number = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
         MemberRestoreStatus {
             name: observed.name(ordinal),

@@ -49,7 +49,7 @@ pub fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState, mut restor
         tally.progress = tally
             .progress
             .saturating_add(progress_rank(observed, *ordinal, &progress));
-        tally.is_working |= matches!(progress, MemberProgress::Working("Preparing", _));
+        tally.is_working |= matches!(progress, MemberProgress::Preparing(_));
         match progress {
             MemberProgress::Prepared { cluster, .. } => {
                 tally.prepared += 1;
@@ -87,7 +87,9 @@ pub fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState, mut restor
                 tally.unknown += 1;
                 tally.waits.push(Blocker::member(name, problem));
             }
-            MemberProgress::Working(_, problem) | MemberProgress::Unusable(problem) => {
+            MemberProgress::Fetching(problem)
+            | MemberProgress::Preparing(problem)
+            | MemberProgress::Unusable(problem) => {
                 tally.waits.push(Blocker::member(name, problem));
             }
         }
@@ -151,9 +153,9 @@ fn progress_rank(observed: &ObservedCluster, ordinal: Ordinal, progress: &Member
     const STEP: i64 = 1 << 50;
     match progress {
         MemberProgress::Prepared { .. } => 3 * STEP,
-        MemberProgress::Working("Preparing", _) => 2 * STEP,
+        MemberProgress::Preparing(_) => 2 * STEP,
         MemberProgress::Ready(..) => STEP,
-        MemberProgress::Working(..) => fetched_bytes(observed, ordinal),
+        MemberProgress::Fetching(_) => fetched_bytes(observed, ordinal),
         MemberProgress::Failed(_) | MemberProgress::Unusable(_) | MemberProgress::Unknown(_) => 0,
     }
 }

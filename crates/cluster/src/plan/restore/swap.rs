@@ -92,7 +92,8 @@ pub fn permits(
                 waits.push(blocker(MemberProblem::RestoredOtherCluster));
             }
             MemberProgress::Ready(..) => waits.push(blocker(MemberProblem::RestoreMissed)),
-            MemberProgress::Working(_, problem)
+            MemberProgress::Fetching(problem)
+            | MemberProgress::Preparing(problem)
             | MemberProgress::Failed(problem)
             | MemberProgress::Unusable(problem)
             | MemberProgress::Unknown(problem) => waits.push(blocker(problem)),
@@ -108,9 +109,9 @@ fn is_lost(view: &ClusterView<'_>, restore: &Restore, ordinal: Ordinal) -> bool 
         MemberProgress::Ready(..)
         | MemberProgress::Failed(_)
         | MemberProgress::Unusable(_)
-        | MemberProgress::Working("Preparing", _) => !view.may_start(ordinal),
+        | MemberProgress::Preparing(_) => !view.may_start(ordinal),
         MemberProgress::Prepared { cluster, .. } => Some(cluster) != restore.cluster,
-        MemberProgress::Working(..) | MemberProgress::Unknown(_) => false,
+        MemberProgress::Fetching(_) | MemberProgress::Unknown(_) => false,
     }
 }
 

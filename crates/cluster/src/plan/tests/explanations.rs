@@ -296,7 +296,7 @@ fn a_step_that_the_api_server_refuses_is_told_with_what_to_do_until_it_is_taken(
     let (refused, message) = progress(permit, Some("annotate Pod ns/c-0: forbidden"), None);
     assert!(
         message.ends_with(
-            " The API server refuses the step StartPermitted: annotate Pod ns/c-0: forbidden. Correct the quota or the admission rule that it names, or grant the operator the missing permission. The operator retries."
+            " The API server refuses the step StartPermitted: annotate Pod ns/c-0: forbidden. Correct the quota, the PodDisruptionBudget or the admission rule that it names, or grant the operator the missing permission. The operator retries."
         ),
         "{message}"
     );

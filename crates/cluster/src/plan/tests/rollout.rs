@@ -4,18 +4,21 @@ use std::collections::BTreeMap;
 
 use etcd_operator_api::cluster::{Retention, UpdateStrategy};
 use etcd_operator_api::condition::ConditionType;
+use etcd_operator_api::names::ANNOTATION_RESTART;
+use etcd_operator_api::{EtcdCluster, EtcdClusterSpec, EtcdClusterStatus};
 use etcd_operator_etcd::membership::Role;
 use etcd_operator_etcd::status::{Alarm, AlarmKind};
 use jiff::SignedDuration;
 
-use super::explanations::{condition_of, status_of};
+use super::explanations::{condition_of, status_after, status_inputs, status_of, status_with};
 use super::scene::{Scene, id, ordinal, waiting};
 use super::{line, plan, planned};
-use crate::blocker::{Blocker, BlockerReason};
+use crate::blocker::{Blocker, BlockerReason, MemberProblem};
 use crate::desired::Storage;
-use crate::observed_state::ended_container;
+use crate::observed_state::{Container, StartDelay, Unschedulable, ended_container};
 use crate::persisted_state::RestartedMember;
 use crate::plan::{Departure, PendingCause, Reason, RolloutState, Step};
+use crate::status::{StatusInputs, status, transitions};
 
 /// A cluster whose user has edited the spec.
 fn edited(size: u8) -> Scene {
@@ -88,6 +91,77 @@ fn members_are_restarted_one_by_one_and_the_leader_last_after_its_leadership_has
 }
 
 #[test]
+fn a_refused_restart_blocks_the_rollout_in_the_words_of_the_api_server_until_it_is_taken() {
+    let scene = template_changed(3);
+    let refusal = "evict Pod ns/c-1: The disruption budget c needs 2 healthy pods and has 2 currently";
+    let rolled_out = |step, refused: Option<&str>, before: Option<EtcdClusterStatus>| {
+        let inputs = StatusInputs {
+            step,
+            refused_step: refused.map(str::to_owned),
+            ..status_inputs()
+        };
+        let status = status_with(&scene, &inputs, before);
+        let found = condition_of(&status, ConditionType::RolledOut).expect("the condition");
+        (
+            status,
+            found.reason.unwrap_or_default(),
+            found.message.unwrap_or_default(),
+        )
+    };
+    let restart = Some("MemberRestarted");
+    assert_eq!(rolled_out(restart, None, None).1, "RollingOut");
+    let (refused, reason, message) = rolled_out(restart, Some(refusal), None);
+    assert_eq!(
+        (reason.as_str(), message.as_str()),
+        (
+            "Blocked",
+            "0 of 3 members have the current pod template. The API server refuses the step MemberRestarted: evict Pod ns/c-1: The disruption budget c needs 2 healthy pods and has 2 currently. Correct the quota, the PodDisruptionBudget or the admission rule that it names, or grant the operator the missing permission. The operator retries."
+        )
+    );
+    let (_, reason, _) = rolled_out(restart, None, Some(refused.clone()));
+    assert_eq!(reason, "Blocked", "it was not asked again yet");
+    assert_eq!(
+        rolled_out(Some("LeaderMoved"), None, Some(refused)).1,
+        "RollingOut"
+    );
+}
+
+/// The Events of a scene after the one of before, which is stored.
+fn events(scene: &mut Scene, before: &mut EtcdClusterStatus) -> Vec<String> {
+    let after = status_after(scene, Some(before.clone()));
+    let told = transitions(before, &after).into_iter();
+    let told = told.filter(|(_, reason, _)| *reason == "MemberUpdated");
+    let told = told.map(|(_, _, text)| text).collect();
+    let next = plan(&scene.observed);
+    scene.stored(&next);
+    *before = after;
+    told
+}
+
+#[test]
+fn the_seconds_of_a_restart_count_from_when_its_pod_went_and_nobody_else_is_told_as_restarted() {
+    let mut scene = template_changed(3);
+    let mut status = status_of(&scene);
+    assert_eq!(events(&mut scene, &mut status), [""; 0]);
+    // Its budget does not let it go for longer than a rollout may stand still.
+    scene.observed.now += SignedDuration::from_mins(20);
+    assert_eq!(events(&mut scene, &mut status), [""; 0]);
+    scene.at_gone_pod(1);
+    assert_eq!(events(&mut scene, &mut status), [""; 0]);
+    assert_eq!(plan(&scene.observed).rollout, RolloutState::RollingOut);
+    scene.observed.now += SignedDuration::from_secs(7);
+    restarted(&mut scene, 1, "new-1");
+    assert_eq!(
+        events(&mut scene, &mut status),
+        ["c-1 serves again, 7 s after its pod was deleted."]
+    );
+    // The change is set back before the next one goes.
+    scene.edited("as-asked");
+    assert_eq!(events(&mut scene, &mut status), [""; 0]);
+    assert_eq!(events(&mut scene, &mut status), [""; 0]);
+}
+
+#[test]
 fn all_other_voters_are_asked_again_before_a_pod_goes() {
     let scene = template_changed(5);
     let Some(Step::RestartPod { pod, others, .. }) = plan(&scene.observed).step else {
@@ -100,16 +174,23 @@ fn all_other_voters_are_asked_again_before_a_pod_goes() {
 
 #[test]
 fn one_and_two_members_are_restarted_without_a_budget_and_the_gap_is_told() {
-    for (size, number) in [(1, 0), (2, 1)] {
+    for (size, number, text) in [
+        (
+            1,
+            0,
+            "c-0 is restarted with the changed pod template; 1 of 1 members are left. Clients see a gap: it is the only member.",
+        ),
+        (
+            2,
+            1,
+            "c-1 is restarted with the changed pod template; 2 of 2 members are left. Clients see a gap: two members have no redundancy.",
+        ),
+    ] {
         let scene = template_changed(size);
         let next = plan(&scene.observed);
         let wanted = format!("RollingOut - restart c-{number} (Deleted)");
         assert_eq!(line(&scene, &next), wanted);
-        assert!(
-            next.explanation.text.contains("Clients see a gap"),
-            "{}",
-            next.explanation.text
-        );
+        assert_eq!(next.explanation.text, text);
     }
 }
 
@@ -301,6 +382,40 @@ fn what_was_pending_under_an_operator_without_rollouts_waits_for_an_edit_or_a_re
 }
 
 #[test]
+fn a_request_for_a_restart_is_told_with_the_rollout_that_includes_it() {
+    let mut scene = Scene::formed(3);
+    let mut cluster = EtcdCluster::new("c", EtcdClusterSpec::default());
+    let request = |cluster: &mut EtcdCluster, value: Option<&str>| {
+        let annotation = |value: &str| (ANNOTATION_RESTART.to_owned(), value.to_owned());
+        cluster.metadata.annotations = value.map(|value| [annotation(value)].into());
+    };
+    let told = |scene: &Scene, cluster: &mut EtcdCluster| {
+        let now = status(cluster, &scene.observed, &plan(&scene.observed), &status_inputs());
+        let rolled_out = condition_of(&now, ConditionType::RolledOut)
+            .expect("the condition")
+            .status;
+        let restart = now.rollout.as_ref().and_then(|rollout| rollout.restart.clone());
+        cluster.status = Some(now);
+        (restart, rolled_out)
+    };
+    assert_eq!(told(&scene, &mut cluster), (None, "True".to_owned()));
+    // The members of a paused cluster are not restarted.
+    request(&mut cluster, Some("monday"));
+    scene.observed.wanted.spec_hash = "with monday".to_owned();
+    scene.observed.wanted.is_restart_requested = true;
+    scene.observed.desired.paused = true;
+    assert_eq!(told(&scene, &mut cluster), (None, "False".to_owned()));
+    scene.observed.desired.paused = false;
+    let monday = Some("monday".to_owned());
+    assert_eq!(told(&scene, &mut cluster), (monday.clone(), "False".to_owned()));
+    // The request stays in the hash when the annotation is removed.
+    let next = plan(&scene.observed);
+    scene.stored(&next);
+    request(&mut cluster, None);
+    assert_eq!(told(&scene, &mut cluster), (monday, "False".to_owned()));
+}
+
+#[test]
 fn what_cannot_be_rolled_out_says_what_the_user_must_do() {
     let mut encryption = edited(3);
     encryption.observed.set.as_mut().expect("a set").secure_peers = true;
@@ -356,6 +471,7 @@ fn a_member_that_was_removed_or_replaced_meanwhile_is_waited_for_no_more() {
     rollout.current = Some(RestartedMember {
         ordinal: ordinal(3),
         pod: "gone".to_owned(),
+        left_at: None,
     });
     assert_eq!(planned(&scene), "RollingOut - restart c-1 (Evicted)");
     let Some(Step::RestartPod { departure, .. }) = plan(&scene.observed).step else {
@@ -504,8 +620,8 @@ fn a_quota_below_the_largest_database_is_refused_and_a_larger_one_takes_the_alar
     );
 }
 
-#[test]
-fn members_that_keep_their_data_in_their_pods_are_replaced_beside_one_more() {
+/// A cluster whose members keep their data in their pods, once the pod template has changed.
+fn ephemeral() -> Scene {
     let mut scene = edited(3);
     scene.observed.desired.storage = Storage::Ephemeral {
         in_memory: false,
@@ -520,8 +636,19 @@ fn members_that_keep_their_data_in_their_pods_are_replaced_beside_one_more() {
     assert!(changed.layout.as_ref().expect("a layout").may_update_template());
     assert_eq!(changed.step, None);
     scene.stored(&changed);
+    scene.observed.generation = scene.observed.persisted.generation;
+    scene
+}
+
+fn replicas(scene: &Scene) -> u16 {
+    plan(&scene.observed).layout.expect("a layout").replicas
+}
+
+#[test]
+fn members_that_keep_their_data_in_their_pods_are_replaced_beside_one_more() {
+    let mut scene = ephemeral();
     let grows = plan(&scene.observed);
-    assert_eq!(grows.layout.as_ref().expect("a layout").replicas, 4);
+    assert_eq!(replicas(&scene), 4);
     assert_eq!(grows.step, None, "one more joins before another one goes");
     scene.member(3, id(3), Role::Voter, true);
     restarted(&mut scene, 3, "new-3");
@@ -531,4 +658,79 @@ fn members_that_keep_their_data_in_their_pods_are_replaced_beside_one_more() {
         line(&scene, &next),
         format!("Recovering Replace(1) remove c-1 ({})", id(1))
     );
+}
+
+/// The same while the member beside the others finds no node.
+fn unschedulable_surge() -> Scene {
+    let mut scene = ephemeral();
+    let grows = plan(&scene.observed);
+    scene.stored(&grows);
+    scene.pod(3, "surge");
+    *scene.claim_at(3) = None;
+    let now = scene.observed.now;
+    let pod = scene.pod_at(3);
+    pod.spec_hash = Some("edited".to_owned());
+    pod.created = Some(now);
+    pod.container = Container::Waiting(StartDelay::NotScheduled);
+    pod.unschedulable = Some(Unschedulable::from_scheduler("0/3 nodes are available"));
+    pod.unscheduled_since = Some(now);
+    scene
+}
+
+#[test]
+fn a_surge_member_without_a_node_stalls_the_rollout_after_its_deadline_with_the_words_of_the_scheduler() {
+    let mut scene = unschedulable_surge();
+    scene.observed.now += SignedDuration::from_secs(599);
+    assert_eq!(plan(&scene.observed).rollout, RolloutState::RollingOut);
+    scene.observed.now += SignedDuration::from_secs(1);
+    let stalled = plan(&scene.observed);
+    let RolloutState::Stalled {
+        member,
+        problem: MemberProblem::Unschedulable { cause, .. },
+    } = stalled.rollout
+    else {
+        panic!("{:?}", stalled.rollout);
+    };
+    assert_eq!(
+        (member.as_str(), cause.text.as_str()),
+        ("c-3", "0/3 nodes are available")
+    );
+    assert_eq!(rolled_out(&scene).0, "Stalled");
+    let condition = condition_of(&status_of(&scene), ConditionType::Stalled).expect("the condition");
+    assert_eq!(
+        (condition.status.as_str(), condition.reason.as_deref()),
+        ("True", Some("Stalled"))
+    );
+    assert_eq!(planned(&scene), "Waiting - -", "no voter goes meanwhile");
+}
+
+#[test]
+fn a_surge_member_without_a_node_leaves_when_the_change_is_set_back_and_takes_a_corrected_one() {
+    for (wanted, replicas_after) in [("as-asked", 3), ("corrected", 4)] {
+        let mut scene = unschedulable_surge();
+        scene.observed.now += SignedDuration::from_secs(600);
+        scene.edited(wanted);
+        let changed = plan(&scene.observed);
+        assert!(
+            changed.layout.as_ref().expect("a layout").may_update_template(),
+            "{wanted}"
+        );
+        scene.stored(&changed);
+        assert_eq!(
+            planned(&scene),
+            "RollingOut - delete stopped c-3",
+            "no node is waited for: {wanted}"
+        );
+        scene.gone(3);
+        assert_eq!(replicas(&scene), replicas_after, "{wanted}");
+        // The StatefulSet controller may have been faster.
+        scene.pod(3, "another");
+        *scene.claim_at(3) = None;
+        scene.pod_at(3).spec_hash = Some(wanted.to_owned());
+        scene.pod_at(3).container = Container::Waiting(StartDelay::NotScheduled);
+        assert_eq!(replicas(&scene), replicas_after, "{wanted}");
+        let next = plan(&scene.observed);
+        assert_eq!(next.step, None, "{wanted}");
+        assert_eq!(next.rollout == RolloutState::Complete, wanted == "as-asked");
+    }
 }

@@ -254,7 +254,9 @@ fn one_during_a_stuck_rollout_starts_on_the_last_template_that_served() {
         let (asked, _writers) = written(&sim).await;
         sim.edit("c", |spec| spec["repository"] = json!(MISREADING_REPOSITORY));
         sim.expect("a member is stuck with the change", 5 * MINUTE, |sim| {
-            plan(sim).contains("crc mismatch")
+            let blockers = status(sim)["plan"]["blockers"].clone();
+            let mut blockers = blockers.as_array().into_iter().flatten();
+            blockers.any(|blocker| blocker["reason"] == "TemplateNotServed")
         })
         .await;
         asked.ask();

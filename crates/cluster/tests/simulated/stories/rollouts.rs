@@ -157,6 +157,15 @@ fn a_request_restarts_every_member_once() {
         let _writers = sim.write("c", 2, SECOND);
         let before = uids(&sim);
         sim.annotate("c", ANNOTATION_RESTART, "today");
+        sim.expect("the request is told", MINUTE, |sim| {
+            status(sim)["rollout"]["restart"] == "today"
+        })
+        .await;
+        assert_eq!(
+            condition(&sim, "RolledOut").0,
+            "False",
+            "who waits for the request and then for this waits for every member"
+        );
         sim.expect("every pod is another one", 10 * MINUTE, |sim| {
             let now = uids(sim);
             sim.is_whole("c", 3) && now.iter().zip(&before).all(|(now, before)| now != before)
@@ -177,6 +186,7 @@ fn a_request_restarts_every_member_once() {
         );
         tokio::time::sleep(10 * MINUTE).await;
         assert_eq!(uids(&sim), restarted, "taking the request away restarts nobody");
+        assert_eq!(status(&sim)["rollout"]["restart"], "today");
         ends_well(&sim).await;
     });
 }
@@ -269,6 +279,38 @@ fn two_members_without_learners_keep_their_data_and_their_pods() {
         .await;
         tokio::time::sleep(10 * MINUTE).await;
         assert_eq!(pod(&sim, "c-0")["metadata"]["uid"], before);
+        ends_well(&sim).await;
+    });
+}
+
+#[test]
+fn two_budgets_on_one_pod_block_the_rollout_by_name_until_one_is_deleted() {
+    run(25, |sim| async move {
+        cluster(&sim, 3).await;
+        let _writers = sim.write("c", 2, SECOND);
+        sim.fake().put_object(json!({
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+            "metadata": {"name": "of-the-user", "namespace": NAMESPACE},
+            "spec": {"maxUnavailable": 1, "selector": {"matchExpressions": [
+                {"key": "etcd_cluster", "operator": "In", "values": ["c"]},
+            ]}},
+        }));
+        change(&sim, "1");
+        sim.expect("it is blocked", 5 * MINUTE, |sim| {
+            condition(sim, "RolledOut") == ("False".to_owned(), "Blocked".to_owned())
+        })
+        .await;
+        let refused = status(&sim)["plan"]["refusedStep"]["message"].clone();
+        let is_told = |pod: &&str| {
+            let told = format!(
+                "evict Pod {NAMESPACE}/{pod}: This pod has more than one PodDisruptionBudget, which the eviction subresource does not support. The PodDisruptionBudgets c, of-the-user apply to the pod, and only one may"
+            );
+            refused == told
+        };
+        assert!(PODS.iter().any(is_told), "{refused}");
+        sim.fake()
+            .delete_object("policy/v1", "PodDisruptionBudget", NAMESPACE, "of-the-user");
+        is_rolled_out(&sim, 3, "1").await;
         ends_well(&sim).await;
     });
 }
