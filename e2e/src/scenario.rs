@@ -25,6 +25,8 @@ use crate::{images, observe};
 
 /// Long enough for a pod on a machine that also compiles.
 const POD_LIMIT: Duration = Duration::from_mins(2);
+/// How often a benchmark measures, unless the user says otherwise. Odd, so that the median is one that was measured.
+pub(crate) const RUNS: usize = 5;
 
 /// How often a scenario is played.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,6 +144,8 @@ pub struct Stage {
     chronicle: Chronicle,
     /// Whether pages shall show what this run prints.
     prints: bool,
+    /// How often a benchmark measures.
+    runs: usize,
     /// Where the notes are if there is no bed.
     _place: Option<BedDir>,
 }
@@ -155,6 +159,7 @@ impl Stage {
             namespace: String::new(),
             chronicle: place.chronicle(),
             prints: false,
+            runs: RUNS,
             _place: Some(place),
         })
     }
@@ -168,6 +173,7 @@ impl Stage {
             cluster: Some(cluster),
             namespace,
             prints: false,
+            runs: RUNS,
             _place: None,
         })
     }
@@ -181,6 +187,17 @@ impl Stage {
     /// Whether pages shall show what this run prints.
     pub fn prints(&self) -> bool {
         self.prints
+    }
+
+    /// The same, with benchmarks that measure so often.
+    #[must_use]
+    pub(crate) fn measuring(self, runs: usize) -> Self {
+        Self { runs, ..self }
+    }
+
+    /// How often a benchmark measures.
+    pub fn runs(&self) -> usize {
+        self.runs
     }
 
     /// The cluster.

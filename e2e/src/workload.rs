@@ -29,11 +29,38 @@ pub struct Workload {
 impl Workload {
     /// Starts writers, a chain and a watcher on a node, for a cluster at this address; what they see goes to this file.
     pub async fn start(node: &Node, endpoint: &str, history: PathBuf) -> Result<Self> {
+        Self::start_with(node, endpoint, history, &[]).await
+    }
+
+    /// Starts one writer: a Put every 20 ms waits 200 ms for its answer, and the next one goes to the next of these
+    /// endpoints. Its watcher starts after the last Put, because etcd takes seven seconds to stop while a watch is open. All
+    /// keys begin with the prefix, which is of no other run on the same cluster.
+    pub async fn start_hasty_writer(
+        node: &Node,
+        endpoints: &[String],
+        prefix: &str,
+        history: PathBuf,
+    ) -> Result<Self> {
+        let flags = [
+            "--writers=1",
+            "--chains=0",
+            "--newcomers=0",
+            "--watch-late",
+            "--pause=20ms",
+            "--limit=200ms",
+            "--prefix",
+            prefix,
+        ];
+        Self::start_with(node, &endpoints.join(","), history, &flags).await
+    }
+
+    async fn start_with(node: &Node, endpoints: &str, history: PathBuf, flags: &[&str]) -> Result<Self> {
         let program = components::find(Component::Workload).await?;
         let open = || File::create(&history).with_context(|| format!("cannot write {}", history.display()));
         let mut command: Command = node.entry().command(&program)?.into();
         let child = command
-            .args(["--endpoints", endpoint])
+            .args(["--endpoints", endpoints])
+            .args(flags)
             .stdin(Stdio::piped())
             .stdout(open()?)
             .kill_on_drop(true)

@@ -72,21 +72,38 @@ pub(crate) fn command(arguments: &[String]) -> Result<(), Failure> {
     }
 }
 
-/// `cargo xtask bench [NAME...]`: scenarios that measure, and nothing beside them.
+/// `cargo xtask bench [--runs N] [NAME...]`: scenarios that measure, and nothing beside them.
 pub(crate) fn bench(arguments: &[String]) -> Result<(), Failure> {
-    if let Some(flag) = arguments.iter().find(|word| word.starts_with('-')) {
-        return Err(Failure::Refused(format!(
-            "only names are understood, not `{flag}`"
-        )));
-    }
+    let words = bench_arguments(arguments).map_err(Failure::Refused)?;
     machine::prepare(Tier::Bed)?;
     suites::build()?;
     suites::components("nodes", run::plainly)?;
-    let names = arguments.iter().map(String::as_str);
-    let words: Vec<&str> = ["--bench"].into_iter().chain(names).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let mut tally = Tally::default();
     cargo_test(&mut tally, Kind::EndToEnd, &["--test", SCENARIOS], &words)?;
     Ok(())
+}
+
+/// What the scenarios' runner is given for a benchmark.
+fn bench_arguments(arguments: &[String]) -> Result<Vec<String>, String> {
+    let mut words = vec!["--bench".to_owned()];
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        if argument == "--runs" {
+            let runs = rest.next().ok_or("--runs needs a value")?;
+            if !runs.parse::<usize>().is_ok_and(|runs| runs % 2 == 1) {
+                return Err(format!(
+                    "the number of runs is odd, so that the median is one that was measured, not {runs}"
+                ));
+            }
+            words.extend([argument.clone(), runs.clone()]);
+        } else if argument.starts_with('-') {
+            return Err(format!("only --runs and names are understood, not `{argument}`"));
+        } else {
+            words.push(argument.clone());
+        }
+    }
+    Ok(words)
 }
 
 fn parse(arguments: &[String]) -> Result<Request, String> {
@@ -171,6 +188,18 @@ mod tests {
         ] {
             assert!(parsed(&words).is_err_and(|why| why.contains(reason)), "{words:?}");
         }
+    }
+
+    #[test]
+    fn a_benchmark_takes_names_and_an_odd_number_of_runs() {
+        let given = |words: &[&str]| {
+            bench_arguments(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>())
+        };
+        let words = given(&["rollout", "--runs", "3"]).expect("these are understood");
+        assert_eq!(words, ["--bench", "rollout", "--runs", "3"]);
+        assert!(given(&["--runs"]).is_err());
+        assert!(given(&["--runs", "4"]).is_err());
+        assert!(given(&["--all"]).is_err());
     }
 
     #[test]

@@ -108,8 +108,8 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "bench",
-        arguments: "[NAME...]",
-        about: "measures the operator against its budgets, beside what the same machine needs without it",
+        arguments: "[--runs N] [NAME...]",
+        about: "measures the operator against its budgets, beside what the same machine needs without it; five times each, or N",
         work: e2e::bench,
     },
     Command {

@@ -36,6 +36,8 @@ pub(super) struct Player {
     pub(super) keep: bool,
     /// Whether pages show what is printed from now on.
     pub(super) prints: bool,
+    /// How often a benchmark measures.
+    pub(super) runs: usize,
     /// How many nodes the shared bed has.
     pub(super) nodes: u8,
     /// Who looks on at every bed.
@@ -152,13 +154,16 @@ impl Player {
     }
 
     async fn play_on(&self, scenario: &Scenario, cluster: Arc<Cluster>) -> Result<()> {
-        let stage = Stage::on(cluster, scenario.group).await?.printing(self.prints);
+        let stage = Stage::on(cluster, scenario.group)
+            .await?
+            .printing(self.prints)
+            .measuring(self.runs);
         play_on(scenario, stage, &self.reports, self.keep).await
     }
 
     async fn play_without(&self, scenario: &Scenario) -> Result<()> {
         let before = Host::look().await?;
-        let stage = Arc::new(Stage::empty()?.printing(self.prints));
+        let stage = Arc::new(Stage::empty()?.printing(self.prints).measuring(self.runs));
         let Err(failure) = play_story(scenario, stage.clone()).await else {
             return Ok(());
         };

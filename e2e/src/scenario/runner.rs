@@ -12,7 +12,7 @@ use tokio::process::Command;
 
 use super::play::{Onlooker, Player};
 use super::summary::{self, Outcome};
-use super::{Bed, Scenario, Tier};
+use super::{Bed, RUNS, Scenario, Tier};
 use crate::bed_dir;
 use crate::cluster::may_have;
 use crate::command;
@@ -33,6 +33,9 @@ pub struct Arguments {
     /// Those that measure, and no others.
     #[arg(long, conflicts_with = "all")]
     bench: bool,
+    /// How often each of those that measure does so: an odd number, so that the median is one that was measured.
+    #[arg(long, requires = "bench", default_value_t = RUNS, value_parser = odd)]
+    runs: usize,
     /// Say which there are, and play none.
     #[arg(long)]
     list: bool,
@@ -90,6 +93,7 @@ pub async fn run(
         reports: arguments.reports.clone().unwrap_or(reports),
         keep: arguments.keep,
         prints: arguments.proof.is_some(),
+        runs: arguments.runs,
         nodes: arguments.nodes,
         onlooker,
         terms,
@@ -118,6 +122,13 @@ pub async fn run(
         "{} scenarios failed; the same order again: --seed {seed}",
         failed.len()
     )
+}
+
+fn odd(text: &str) -> Result<usize, String> {
+    match text.parse::<usize>() {
+        Ok(number) if number % 2 == 1 => Ok(number),
+        _ => Err("the number of runs is odd, so that the median is one that was measured".to_owned()),
+    }
 }
 
 impl Arguments {
@@ -249,6 +260,18 @@ mod tests {
         assert_eq!(chosen(&["bed/"]), ["starts", "ends"]);
         assert_eq!(chosen(&["--bench"]), ["takes_time"]);
         assert_eq!(chosen(&["--bench", "ends"]), Vec::<&str>::new());
+    }
+
+    #[test]
+    fn benchmarks_measure_an_odd_number_of_times() {
+        let runs = |words: &[&str]| {
+            let arguments = Arguments::try_parse_from([&["e2e", "--bench"], words].concat());
+            arguments.ok().map(|arguments| arguments.runs)
+        };
+        assert_eq!(runs(&[]), Some(5));
+        assert_eq!(runs(&["--runs", "3"]), Some(3));
+        assert_eq!(runs(&["--runs", "4"]), None);
+        assert_eq!(runs(&["--runs", "0"]), None);
     }
 
     #[test]

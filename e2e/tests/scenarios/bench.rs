@@ -32,8 +32,6 @@ pub const SCENARIOS: &[Scenario] = &[
     .bench(),
 ];
 
-/// Odd, so that the one in the middle is one that was measured.
-const RUNS: usize = 5;
 const VERSION: EtcdVersion = EtcdVersion::V3_6_16;
 
 /// The one in the middle.
@@ -49,7 +47,7 @@ pub fn told(all: &[Duration]) -> String {
 }
 
 /// Waits until so many pods with this label are ready.
-async fn ready(stage: &Stage, selector: &str, count: usize) -> Result<()> {
+pub async fn ready(stage: &Stage, selector: &str, count: usize) -> Result<()> {
     let pods = stage.pods().await?;
     let chosen = ListParams::default().labels(selector);
     until("all pods are ready", SOON, || async {
@@ -66,7 +64,7 @@ const ACQUAINTED: Duration = Duration::from_secs(6);
 
 /// Members with flags that were written by hand, and what the operator's pods are asked by the kubelet. Those that run
 /// keep the flags with which they were made.
-fn bare(namespace: &str, size: usize) -> [Value; 2] {
+pub fn bare(namespace: &str, size: usize) -> [Value; 2] {
     let labels = json!({"app": "bare"});
     let metadata = json!({"name": "bare", "namespace": namespace});
     let members = (0..size).map(|number| format!("bare-{number}=http://bare-{number}.bare:2380"));
@@ -165,7 +163,7 @@ async fn joined_by_hand(stage: &Stage, tenant: &Tenant) -> Result<Duration> {
 async fn started(stage: Arc<Stage>) -> Result<()> {
     let tenant = Tenant::on(stage.clone(), VERSION).await?;
     let (mut by_hand, mut ours) = (Vec::new(), Vec::new());
-    for _ in 0..RUNS {
+    for _ in 0..stage.runs() {
         let from = Instant::now();
         by_hand_are(&stage, FIRST).await?;
         by_hand.push(from.elapsed());
@@ -197,12 +195,12 @@ async fn started(stage: Arc<Stage>) -> Result<()> {
 async fn scaled(stage: Arc<Stage>) -> Result<()> {
     let tenant = Tenant::on(stage.clone(), VERSION).await?;
     let (mut by_hand, mut all) = (Vec::new(), Vec::new());
-    for _ in 0..RUNS {
+    for _ in 0..stage.runs() {
         by_hand.push(joined_by_hand(&stage, &tenant).await?);
     }
     tenant.apply(&tenant.spec(3)).await?;
     tenant.converged(3).await?;
-    for _ in 0..RUNS {
+    for _ in 0..stage.runs() {
         let from = Instant::now();
         tenant.scale(5).await?;
         tenant.converged(5).await?;
@@ -223,9 +221,9 @@ async fn scaled(stage: Arc<Stage>) -> Result<()> {
 }
 
 async fn wiped(stage: Arc<Stage>) -> Result<()> {
-    let tenant = Tenant::serving(stage, VERSION, 3).await?;
+    let tenant = Tenant::serving(stage.clone(), VERSION, 3).await?;
     let mut all = Vec::new();
-    for _ in 0..RUNS {
+    for _ in 0..stage.runs() {
         let (_, follower) = tenant.leader_and_follower().await?;
         let id = |status: &etcd_operator_api::EtcdClusterStatus| {
             let mut members = status.member_status.iter().flatten();

@@ -9,6 +9,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -19,24 +20,22 @@ use etcd_operator_e2e::faults::{CREDENTIALS, REGION, profile};
 use etcd_operator_e2e::large::{self, Solo};
 use etcd_operator_e2e::operator;
 use etcd_operator_e2e::process::ProcessId;
-use etcd_operator_e2e::scenario::{Bed, Scenario};
+use etcd_operator_e2e::scenario::{Bed, Scenario, Stage};
 use tokio::process::Command;
 
 pub const SCENARIOS: &[Scenario] = &[
-    Scenario::gate("bench", "backup_of_a_gibibyte", Bed::Without, |_| {
-        Box::pin(measured(1))
+    Scenario::gate("bench", "backup_of_a_gibibyte", Bed::Without, |stage| {
+        Box::pin(measured(stage, 1))
     })
     .bench()
     .long(),
-    Scenario::gate("bench", "backup_of_four_gibibytes", Bed::Without, |_| {
-        Box::pin(measured(4))
+    Scenario::gate("bench", "backup_of_four_gibibytes", Bed::Without, |stage| {
+        Box::pin(measured(stage, 4))
     })
     .bench()
     .long(),
 ];
 
-/// Odd, so that the one in the middle is one that was measured.
-const RUNS: usize = 5;
 /// The share of etcd's own tool that is promised.
 const SHARE: f64 = 0.9;
 /// What may be resident.
@@ -114,7 +113,7 @@ fn emptied(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-async fn measured(gibibytes: u64) -> Result<()> {
+async fn measured(stage: Arc<Stage>, gibibytes: u64) -> Result<()> {
     let operator = operator::released().await?;
     let etcdctl = components::find(Component::Etcdctl(large::VERSION)).await?;
     let snapshot = large::snapshot(gibibytes << 10).await?;
@@ -129,7 +128,7 @@ async fn measured(gibibytes: u64) -> Result<()> {
     let (mut theirs, mut ours, mut checks) = (Vec::new(), Vec::new(), Vec::new());
     let mut resident = 0;
     // The first of each fills the page cache and is not counted.
-    for round in 0..=RUNS {
+    for round in 0..=stage.runs() {
         removed(&saved)?;
         let mut save = Command::new(&etcdctl);
         save.args(["--endpoints", &etcd.endpoint, "snapshot", "save"])
@@ -162,7 +161,7 @@ async fn measured(gibibytes: u64) -> Result<()> {
     let (store, arguments) = store(&bed).await?;
     let objects = bed.path().join(OBJECTS);
     let (mut ours, mut resident) = (Vec::new(), 0);
-    for round in 0..=RUNS {
+    for round in 0..=stage.runs() {
         // This store has all parts twice while it puts them together: no third time for what was replaced.
         emptied(&objects.join("bucket"))?;
         emptied(&bed.path().join(KNOWN))?;

@@ -6,6 +6,7 @@ mod bed;
 mod bench;
 mod bench_backup;
 mod bench_restore;
+mod bench_rollout;
 mod cluster;
 mod docs;
 mod etcd_pod;
@@ -70,6 +71,7 @@ async fn main() -> ExitCode {
         bench::SCENARIOS,
         bench_backup::SCENARIOS,
         bench_restore::SCENARIOS,
+        bench_rollout::SCENARIOS,
     ]
     .concat();
     // These try the bed's own faults and volumes, not the operator.

@@ -21,9 +21,10 @@ import (
 	"go.uber.org/zap"
 )
 
+// What is below it belongs to one run of this program.
+var prefix, chain string
+
 const (
-	prefix = "w/"
-	chain  = "w/chain"
 	// A call without an answer for so long is given up, and nobody knows whether it was done.
 	patience = 2 * time.Second
 	// How long the cluster may take to answer at last when everything is over.
@@ -93,14 +94,15 @@ func words(err error) string {
 	return err.Error()
 }
 
-// Each write has a key of its own, so that whatever became of it can be seen in the end.
-func write(ctx context.Context, h *history, endpoints []string, name string, pause time.Duration) {
+// Each write has a key of its own, so that whatever became of it can be seen in the end. Calls go to one address after the
+// other, so the call after one without an answer goes elsewhere.
+func write(ctx context.Context, h *history, endpoints []string, name string, pause, limit time.Duration) {
 	client := connect(endpoints)
 	defer client.Close()
 	for number := 0; ctx.Err() == nil; number++ {
 		key := fmt.Sprintf("%s%s/%08d", prefix, name, number)
 		event := Event{Kind: "put", Client: name, Key: key, Value: key, Began: h.now()}
-		call, cancel := context.WithTimeout(context.Background(), patience)
+		call, cancel := context.WithTimeout(context.Background(), limit)
 		answer, err := client.Put(call, key, key)
 		cancel()
 		event.Ended = h.now()
@@ -281,9 +283,14 @@ func main() {
 	endpoints := flag.String("endpoints", "", "addresses of the cluster, with commas between them")
 	writers := flag.Int("writers", 4, "how many clients write")
 	chains := flag.Int("chains", 2, "how many clients extend one chain of compare-and-swaps")
+	newcomers := flag.Int("newcomers", 1, "how many clients connect anew for every call")
 	pause := flag.Duration("pause", 20*time.Millisecond, "how long a client rests after each call")
+	limit := flag.Duration("limit", patience, "how long a write waits for its answer")
+	late := flag.Bool("watch-late", false, "watch when all else is over: a member that stops waits for open watches")
+	flag.StringVar(&prefix, "prefix", "w/", "what all keys begin with, which no other run may use")
 	size := flag.Int64("fill", 0, "write so many bytes of values instead, and end")
 	flag.Parse()
+	chain = prefix + "chain"
 	all := strings.Split(*endpoints, ",")
 	if *size > 0 {
 		if err := fill(all, *size); err != nil {
@@ -300,7 +307,7 @@ func main() {
 		clients.Add(1)
 		go func() {
 			defer clients.Done()
-			write(ctx, h, all, strconv.Itoa(number), *pause)
+			write(ctx, h, all, strconv.Itoa(number), *pause, *limit)
 		}()
 	}
 	for number := range *chains {
@@ -310,21 +317,31 @@ func main() {
 			swap(ctx, h, all, "c"+strconv.Itoa(number), *pause)
 		}()
 	}
-	clients.Add(1)
-	go func() {
-		defer clients.Done()
-		knock(ctx, h, all, "newcomer", *pause)
-	}()
-	watcher.Add(1)
-	go func() {
-		defer watcher.Done()
-		watch(watching, h, all)
-	}()
+	for range *newcomers {
+		clients.Add(1)
+		go func() {
+			defer clients.Done()
+			knock(ctx, h, all, "newcomer", *pause)
+		}()
+	}
+	beginToWatch := func() {
+		watcher.Add(1)
+		go func() {
+			defer watcher.Done()
+			watch(watching, h, all)
+		}()
+	}
+	if !*late {
+		beginToWatch()
+	}
 	if _, err := io.Copy(io.Discard, os.Stdin); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}
 	stop()
 	clients.Wait()
+	if *late {
+		beginToWatch()
+	}
 	err := read(h, all)
 	unwatch()
 	watcher.Wait()

@@ -47,12 +47,14 @@ struct Measured {
 }
 
 async fn one(stage: Arc<Stage>) -> Result<()> {
-    judge(Box::pin(measured(stage, 1, 5)).await?)
+    let rounds = stage.runs();
+    judge(Box::pin(measured(stage, 1, rounds)).await?)
 }
 
-/// A round takes minutes: there are fewer.
+/// A round takes minutes: there are at most three.
 async fn four(stage: Arc<Stage>) -> Result<()> {
-    judge(Box::pin(measured(stage, 4, 3)).await?)
+    let rounds = stage.runs().min(3);
+    judge(Box::pin(measured(stage, 4, rounds)).await?)
 }
 
 fn judge(ratio: f64) -> Result<()> {

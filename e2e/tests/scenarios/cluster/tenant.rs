@@ -277,11 +277,16 @@ impl Tenant {
     /// The same by another Service, of which the operator knows nothing: it stays while those of the cluster go, and its
     /// address while pods come back with others.
     pub async fn detour(&self) -> Result<String> {
-        let name = format!("{}-detour", self.name);
+        let selector = json!({"etcd_cluster": self.name});
+        self.service(&format!("{}-detour", self.name), &selector).await
+    }
+
+    /// Makes a Service for clients of the pods with these labels; returns the address that a node reaches it at.
+    pub async fn service(&self, name: &str, selector: &Value) -> Result<String> {
         let service = json!({
             "apiVersion": "v1", "kind": "Service",
             "metadata": {"name": name, "namespace": self.stage.namespace()},
-            "spec": {"selector": {"etcd_cluster": self.name}, "ports": [{"port": 2379}]},
+            "spec": {"selector": selector, "ports": [{"port": 2379}]},
         });
         self.stage.cluster().apply(&service).await?;
         let address = self.field(&format!("service/{name}"), ".spec.clusterIP").await?;
