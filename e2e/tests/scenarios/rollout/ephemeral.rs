@@ -10,7 +10,7 @@ use etcd_operator_e2e::components::EtcdVersion;
 use etcd_operator_e2e::scenario::Stage;
 use serde_json::json;
 
-use super::{await_rolled_out, have_resources, kept, pods_with_flag, survived_without_gap, with_flag};
+use super::{have_resources, kept, pods_with_flag, survived_without_gap, with_flag};
 use crate::cluster::tenant::{Tenant, is};
 
 /// A fourth member joins before the first of three leaves, and leaves last.
@@ -57,7 +57,6 @@ pub async fn ancestor(stage: Arc<Stage>) -> Result<()> {
         voters.iter().all(|count| (2..=3).contains(count)),
         "there were {voters:?} voters while members were replaced"
     );
-    await_rolled_out(&tenant).await?;
     tenant.converged(3).await?;
     have_resources(&tenant, 3, &resources).await?;
     are_three_in_other_pods(&tenant, &before).await?;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context, Result, ensure};
 use etcd_operator_e2e::components::EtcdVersion;
 use etcd_operator_e2e::scenario::{Stage, is_ready};
-use futures::StreamExt as _;
+use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::runtime::WatchStreamExt as _;
@@ -99,11 +99,16 @@ struct Seen {
 }
 
 impl Restarts {
-    /// Watches from now on.
+    /// Watches from now on; returns once the pods that are there have been listed, so that no restart after that is missed.
     async fn watch(stage: &Stage) -> Result<Self> {
         let mut events = watcher(stage.pods().await?, Config::default())
             .default_backoff()
             .boxed();
+        while let Some(event) = events.try_next().await? {
+            if matches!(event, Event::InitDone) {
+                break;
+            }
+        }
         let seen = Arc::new(Mutex::new(Seen::default()));
         let kept = Arc::clone(&seen);
         let mut watch = JoinSet::new();
