@@ -72,6 +72,7 @@ fn inputs(desired: &Desired, namespace: &str) -> Result<BuildInputs> {
         budget_voters: desired.size.get().into(),
         stored: None,
         may_update_template: false,
+        snapshot_count: None,
         restart: RestartRequests::default(),
         fetch_container: FetchContainer::Absent,
         is_restoring: false,

@@ -208,7 +208,7 @@ impl Applier {
         let target = Target::for_key::<K>(key, "delete");
         let params = DeleteParams {
             grace_period_seconds: grace,
-            preconditions: preconditions(uid, None),
+            preconditions: Some(preconditions(uid, None)),
             ..DeleteParams::background()
         };
         let request = target.build(target.request().delete(&key.name, &params))?;
@@ -221,7 +221,7 @@ impl Applier {
         let target = Target::for_key::<Pod>(key, "evict");
         let params = EvictParams {
             delete_options: Some(DeleteParams {
-                preconditions: preconditions(uid, None),
+                preconditions: Some(preconditions(uid, None)),
                 ..DeleteParams::default()
             }),
             ..EvictParams::default()
@@ -240,7 +240,7 @@ impl Applier {
     ) -> Result<(), Error> {
         let target = Target::for_key::<K>(key, "delete");
         let params = DeleteParams {
-            preconditions: preconditions(uid, Some(resource_version)),
+            preconditions: Some(preconditions(uid, Some(resource_version))),
             ..DeleteParams::background()
         };
         let request = target.build(target.request().delete(&key.name, &params))?;
@@ -416,11 +416,11 @@ impl Applier {
 }
 
 /// Deletes only the object with this UID, and in this version if one is given.
-fn preconditions(uid: &str, resource_version: Option<&str>) -> Option<Preconditions> {
-    Some(Preconditions {
+fn preconditions(uid: &str, resource_version: Option<&str>) -> Preconditions {
+    Preconditions {
         uid: Some(uid.to_owned()),
         resource_version: resource_version.map(str::to_owned),
-    })
+    }
 }
 
 /// Spends a permit on one call; `None` if the API server did not answer in time. A call that is still waiting for a

@@ -58,9 +58,10 @@ pub const WRITES: &[&str] = &["PostParams", "PatchParams", "DeleteParams"];
 const CONTROLLERS: [&str; 3] = ["crates/cluster/src/", "crates/backup/src/", "crates/restore/src/"];
 
 /// The deciding modules of the controllers, including their submodules.
-const DECIDING: [&str; 8] = [
+const DECIDING: [&str; 9] = [
     "blocker",
     "desired",
+    "next_version",
     "observed_state",
     "persisted_state",
     "pending_operation",

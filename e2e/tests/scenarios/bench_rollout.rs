@@ -207,10 +207,10 @@ async fn restarted(stage: Arc<Stage>) -> Result<()> {
     for run in 0..stage.runs() {
         let request = format!("operator-{run}");
         let change = restart_by_operator(&tenant, &request);
-        by_operator.push(measure(&tenant, &endpoints, &request, change).await?);
+        by_operator.push(Box::pin(measure(&tenant, &endpoints, &request, change)).await?);
         tenant.converged(SIZE).await?;
         let change = restart_by_hand(&tenant);
-        by_hand.push(measure(&tenant, &endpoints, &format!("hand-{run}"), change).await?);
+        by_hand.push(Box::pin(measure(&tenant, &endpoints, &format!("hand-{run}"), change)).await?);
         tenant.converged(SIZE).await?;
         let change = restart_bare(&tenant);
         bare.push(measure(&tenant, &bare_endpoints, &format!("bare-{run}"), change).await?);
@@ -246,7 +246,7 @@ async fn upgraded(stage: Arc<Stage>) -> Result<()> {
                 .await?;
             Ok(())
         };
-        runs.push(measure(&newer, &endpoints, &format!("upgrade-{run}"), change).await?);
+        runs.push(Box::pin(measure(&newer, &endpoints, &format!("upgrade-{run}"), change)).await?);
         newer.delete().await?;
         newer.kubectl(&["delete", "pvc", "--all"]).await?;
     }
