@@ -213,7 +213,7 @@ async fn restarted(stage: Arc<Stage>) -> Result<()> {
         by_hand.push(Box::pin(measure(&tenant, &endpoints, &format!("hand-{run}"), change)).await?);
         tenant.converged(SIZE).await?;
         let change = restart_bare(&tenant);
-        bare.push(measure(&tenant, &bare_endpoints, &format!("bare-{run}"), change).await?);
+        bare.push(Box::pin(measure(&tenant, &bare_endpoints, &format!("bare-{run}"), change)).await?);
     }
     println!("restart of three members, a Put every 20 ms with a timeout of 200 ms:");
     let (gap, time) = print("by the operator", &by_operator);
