@@ -254,7 +254,9 @@ pub fn recreate_stuck_pod(view: &ClusterView<'_>, persisted: &PersistedState) ->
     }
     let is_current_bad = stuck::stuck_pods(view).any(|(_, pod)| pod.spec_hash == set.spec_hash);
     let (ordinal, pod) = stuck::stuck_pods(view).find(|(ordinal, pod)| {
-        is_outdated(view, *ordinal) && !(is_current_bad && view.has_served_template(pod))
+        is_outdated(view, *ordinal)
+            && !minor::must_keep_minor(view, *ordinal)
+            && !(is_current_bad && view.has_served_template(pod))
     })?;
     let text = format!(
         "{} is re-created: it does not run etcd, and its pod was made before the last change of the pod template.",
