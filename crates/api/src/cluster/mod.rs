@@ -190,13 +190,13 @@ impl EtcdClusterSpec {
 }
 
 impl EtcdCluster {
-    /// The etcd image that the members run while a newer pod template waits for its rollout, else that of the spec for
-    /// `version`, which is empty while unknown.
+    /// The etcd image that members run while a newer pod template waits for its rollout or has not served yet, else that of the
+    /// spec for `version`, which is empty while unknown.
     pub fn etcd_image(&self, version: &str) -> Option<String> {
         let applied = self
             .status
             .as_ref()
-            .and_then(EtcdClusterStatus::applied_etcd_image);
+            .and_then(EtcdClusterStatus::running_etcd_image);
         applied.or_else(|| self.spec.etcd_image(version))
     }
 
@@ -252,6 +252,13 @@ mod tests {
         for unusable in [None, Some("{}".to_owned()), Some("not JSON".to_owned())] {
             assert_eq!(image(fixed.clone(), unusable), Some("b/etcd:v3.6.16".to_owned()));
         }
+        // The current template has not served yet.
+        let stalled: EtcdCluster = serde_json::from_value(json!({
+            "apiVersion": "etcd.database.coreos.com/v1beta2", "kind": "EtcdCluster", "metadata": {"name": "c"},
+            "spec": fixed, "status": {"rollout": {"lastServed": applied.to_string()}},
+        }))
+        .expect("a cluster");
+        assert_eq!(stalled.etcd_image("3.6.16"), running);
         let versioned = json!({"repository": "b/etcd", "version": "3.6.16"});
         assert_eq!(image(versioned, None), Some("b/etcd:v3.5.35".to_owned()));
     }

@@ -125,9 +125,15 @@ pub struct EtcdClusterStatus {
 }
 
 impl EtcdClusterStatus {
-    /// The etcd image in [`applied_template`](Self::applied_template).
-    pub fn applied_etcd_image(&self) -> Option<String> {
-        let template: Value = serde_json::from_str(self.applied_template.as_deref()?).ok()?;
+    /// The etcd image of the last pod template with which a voter was healthy, while the current one is not known to be such; else
+    /// the one in [`applied_template`](Self::applied_template).
+    pub fn running_etcd_image(&self) -> Option<String> {
+        let last_served = self
+            .rollout
+            .as_ref()
+            .and_then(|rollout| rollout.last_served.as_deref());
+        let template = last_served.or(self.applied_template.as_deref())?;
+        let template: Value = serde_json::from_str(template).ok()?;
         let containers = template.pointer("/spec/containers")?.as_array()?;
         let etcd = containers
             .iter()

@@ -17,7 +17,7 @@ use super::bootstrap::has_other_spec_hash;
 use super::{ClusterView, FlowDecision, PodRef, Reason, Step, diagnose, formed, remove, replace};
 use crate::blocker::{Blocker, MemberProblem};
 use crate::observed_state::{Container, ObservedCluster, ObservedMember, Ordinal, Pod};
-use crate::pending_operation::Cause;
+use crate::pending_operation::{Cause, Operation};
 use crate::persisted_state::{PersistedState, RestartedMember, Restore, Rollout};
 
 pub use backup_first::{BackupFirst, BackupRequest};
@@ -97,7 +97,7 @@ pub fn state(view: &ClusterView<'_>, persisted: &PersistedState) -> RolloutState
         .rollout
         .as_ref()
         .is_some_and(|rollout| rollout.current.is_some() && observed.desired.size.get() > 0);
-    let has_outdated = outdated_pods(view).next().is_some();
+    let has_outdated = outdated_pods(view).next().is_some() || is_replacing_outdated(persisted);
     if !is_changed && !has_outdated && !is_current_restarting {
         return RolloutState::Complete;
     }
@@ -139,6 +139,12 @@ pub fn state(view: &ClusterView<'_>, persisted: &PersistedState) -> RolloutState
         _ if !observed.wanted.has_slot => RolloutState::Pending(PendingCause::OtherClusters),
         _ => RolloutState::RollingOut,
     }
+}
+
+/// Whether a member that kept its data in its pod is being replaced.
+fn is_replacing_outdated(persisted: &PersistedState) -> bool {
+    let pending = persisted.pending.as_ref().map(|pending| &pending.operation);
+    matches!(pending, Some(Operation::Replace(replace)) if replace.cause == Cause::Outdated)
 }
 
 /// Whether the spec has not come to every member.

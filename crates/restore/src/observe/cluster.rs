@@ -72,9 +72,9 @@ pub fn observe_cluster(cluster: &EtcdCluster, key: &ObjectKey) -> ObservedCluste
         .or(version(&status.target_version));
     let version_text = version.as_ref().map(ToString::to_string).unwrap_or_default();
     ObservedCluster {
-        image: spec
+        image: cluster
             .etcd_image(&version_text)
-            .filter(|_| !uses_upstream_image(spec)),
+            .filter(|image| !is_upstream_image(image)),
         image_pull_policy: spec.image_pull_policy.map(ImagePullPolicy::as_str),
         awaits_restore,
         is_known_empty: awaits_restore && reports_awaiting,
@@ -125,11 +125,10 @@ fn scheduling(pod: &PodPolicy) -> Scheduling {
     }
 }
 
-/// Whether the members use the upstream image, which contains etcd's restore tool.
-fn uses_upstream_image(spec: &EtcdClusterSpec) -> bool {
-    let version_text = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
-    version_text(&spec.image).is_none()
-        && version_text(&spec.repository).is_none_or(|named| named == DEFAULT_REPOSITORY)
+/// Whether it is the upstream image, which contains etcd's restore tool.
+fn is_upstream_image(image: &str) -> bool {
+    let rest = image.strip_prefix(DEFAULT_REPOSITORY);
+    rest.is_some_and(|rest| rest.starts_with(':'))
 }
 
 /// The database quota in the spec.
