@@ -33,7 +33,7 @@ pub const PLAYED: [Story; 11] = [
 ];
 
 /// What happens on a bed only by chance, when much is asked of its machine.
-pub const BY_CHANCE: [Story; 17] = [
+pub const BY_CHANCE: [Story; 18] = [
     |sim| killed_again_and_again(sim).boxed(),
     |sim| ended_badly(sim, true).boxed(),
     |sim| ended_badly(sim, false).boxed(),
@@ -51,6 +51,7 @@ pub const BY_CHANCE: [Story; 17] = [
     |sim| given_up_unready(sim).boxed(),
     |sim| on_a_lost_node_without_its_claim(sim).boxed(),
     |sim| deleted_as_it_ends_again_and_again(sim).boxed(),
+    |sim| deleted_right_after_it_ended(sim).boxed(),
 ];
 
 /// Every move in any of these.
@@ -467,6 +468,25 @@ async fn on_a_lost_node_without_its_claim(sim: Simulation) {
 }
 
 /// A pod whose container ends again and again, as nobody looks after its member, is deleted by hand.
+/// A kubelet that hears late of the deletion starts the container once more.
+async fn deleted_right_after_it_ended(sim: Simulation) {
+    cluster(&sim, 3).await;
+    for _ in 0..8 {
+        sim.kill_operator();
+        sim.remove_by_hand("c", "c-2").await;
+        let has_ended = |sim: &Simulation| {
+            let pod = sim.fake().get_object("v1", "Pod", NAMESPACE, "c-2");
+            let status = pod.map(|pod| pod["status"]["containerStatuses"][0].clone());
+            status.is_some_and(|status| status["state"]["terminated"].is_object())
+        };
+        sim.until(MINUTE, has_ended).await;
+        delete_pod(&sim, "c-2");
+        tokio::time::sleep(5 * SECOND).await;
+        sim.start_operator();
+        whole(&sim, 3).await;
+    }
+}
+
 async fn deleted_as_it_ends_again_and_again(sim: Simulation) {
     cluster(&sim, 3).await;
     for seconds in [2, 5, 12, 14, 16, 18, 25, 45] {
