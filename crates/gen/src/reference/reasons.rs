@@ -179,7 +179,7 @@ const GENERAL: &[ReasonDoc] = &[
     reason(
         "RolledOut",
         "Blocked",
-        "False: a change of the spec cannot be rolled out, such as another minor version, or the API server refuses to let the next pod go, such as for a PodDisruptionBudget. The message says why.",
+        "False: a change of the spec cannot be rolled out, such as a lower minor version, or the API server refuses to let the next pod go, such as for a PodDisruptionBudget. The message says why.",
         "Follow the message. [All blockers](blockers.md).",
     ),
     reason(
