@@ -82,12 +82,14 @@ pub fn next_version(
     if let Some(blocker) = blocker_on_the_way(&observed.desired, &path) {
         return stays(later(), Some(blocker));
     }
-    // What keeps a member from starting is cured first, with the version that the others run.
+    // What keeps a member from starting is cured first, with the version that the others run. One image for all is of one
+    // version, and its step has to wait.
     let is_next = Minor::of(&path.next) > Minor::of(template)
         && running
             .iter()
             .all(|version| Minor::of(version) < Minor::of(&path.next));
-    if is_next && plan::stuck_pods(&view).next().is_some() {
+    let is_one_image = matches!(observed.desired.image, Image::Whole { .. });
+    if is_next && !is_one_image && plan::stuck_pods(&view).next().is_some() {
         return stays(later(), None);
     }
     NextVersion::from(path)

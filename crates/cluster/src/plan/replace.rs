@@ -106,7 +106,11 @@ fn is_still_needed(view: &ClusterView<'_>, known: &Known, member: &Member, repla
             corrupt::has_corrupt_alarm(view, member.id)
                 && corrupt::confirm_difference(view, known, member).is_ok()
         }
-        Cause::Outdated => rollout::is_outdated(view, replace.ordinal),
+        Cause::Outdated => {
+            rollout::is_outdated(view, replace.ordinal)
+                && !rollout::must_keep_minor(view, replace.ordinal)
+                && rollout::wait_before_last(view, replace.ordinal).is_none()
+        }
         // An older operator may have begun it without asking.
         Cause::DiskDamaged | Cause::Discarded | Cause::LeftBehind
             if !has_served_template_at(view, replace.ordinal) =>

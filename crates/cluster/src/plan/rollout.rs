@@ -23,7 +23,8 @@ use crate::persisted_state::{PersistedState, RestartedMember, Restore, Rollout};
 pub use backup_first::{BackupFirst, BackupRequest};
 pub use gate::{DEFAULT_QUOTA, may_update_template};
 pub use minor::{
-    is_next_minor, is_template_behind, member_versions, needs_cluster_version, wait_before_last,
+    is_next_minor, is_template_behind, member_versions, must_keep_minor, needs_cluster_version,
+    wait_before_last,
 };
 pub use stuck::stuck_pods;
 pub use surge::with_surge_size;

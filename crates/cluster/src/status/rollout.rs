@@ -262,7 +262,7 @@ fn point_of_no_return(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> 
     if reversible(before) == Some(false) || reversible(after) != Some(false) {
         return None;
     }
-    let text = "The last member of the lower minor version is restarted or gone. From now on setting spec.version back does not return to it: restore a backup that was made before the upgrade into a new EtcdCluster.";
+    let text = "The last member of the lower minor version is about to be restarted, or is gone. Without it setting spec.version back does not return to that version: restore a backup that was made before the upgrade into a new EtcdCluster.";
     Some((Severity::Normal, "UpgradeIrreversible", text.to_owned()))
 }
 

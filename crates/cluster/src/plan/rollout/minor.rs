@@ -11,6 +11,7 @@ use jiff::SignedDuration;
 
 use super::{PendingCause, gate};
 use crate::blocker::Blocker;
+use crate::desired::Image;
 use crate::observed_state::{Container, Ordinal};
 use crate::persisted_state::PersistedState;
 use crate::plan::ClusterView;
@@ -86,6 +87,12 @@ pub fn is_template_behind(view: &ClusterView<'_>) -> bool {
     let Some((template, running)) = template.zip(running) else {
         return false;
     };
+    // An image of another version than its template names helps no member.
+    if let Image::Whole { version, .. } = &observed.desired.image
+        && Minor::of(version) != Minor::of(running)
+    {
+        return false;
+    }
     let is_newer = |version: &Version| Minor::of(version) > Minor::of(template);
     is_newer(running) && observed.cluster_version.as_ref().is_some_and(is_newer)
 }

@@ -380,6 +380,12 @@ fn what_stands_in_the_way_is_blocked_with_what_to_do() {
     assert_eq!(blockers(&far), [BlockerReason::OneImageForAllVersions]);
     assert!(!may_update(&far));
     assert!(may_update(&one_image("3.6.16")));
+    // A pod that does not start opens no way around the gate.
+    let mut stuck = one_image("3.6.16");
+    stuck.silent(1);
+    stuck.pod_at(1).container = waiting("ImagePullBackOff");
+    look(&mut stuck);
+    assert!(!may_update(&stuck));
 
     let mut flags = asked("3.5.35", "3.7.3");
     flags.observed.desired.options.extra = vec!["--enable-v2=true".to_owned()];

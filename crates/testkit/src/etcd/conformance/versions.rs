@@ -42,8 +42,7 @@ pub(super) async fn the_cluster_version_is_that_of_members_that_all_answer(bed: 
     bed.start(0, founders());
     bed.start(1, founders());
     bed.serving(0).await;
-    let undecided = cluster_version(bed, 0).await;
-    assert_eq!(undecided, Some("3.0.0".parse().expect("a version")));
+    agrees(bed, 0, &"3.0.0".parse().expect("a version")).await;
     bed.start(2, founders());
     for number in 0..3 {
         bed.serving(number).await;
@@ -92,7 +91,8 @@ pub(super) async fn a_join_on_an_older_minor_fails(bed: &dyn Bed) {
     bed.patiently("a voter is added", || port.add_voter(&url)).await;
     let join = || Some(bed.first(FirstState::Existing, &[0, 1]));
     bed.start(1, join());
-    assert_eq!(bed.ends(1).await, 1, "it is older than the cluster version");
+    // 3.6 panics on the log of 3.7; others end with an error.
+    assert_ne!(bed.ends(1).await, 0, "it is older than the cluster version");
     bed.start_on(1, &next, join());
     bed.serving(1).await;
 }
