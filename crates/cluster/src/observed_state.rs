@@ -73,9 +73,9 @@ pub struct ObservedCluster {
     pub members: BTreeMap<Ordinal, ObservedMember>,
     /// The version that each member was last seen to run.
     pub recorded_versions: BTreeMap<Ordinal, Version>,
-    /// The version that the members agree to behave as; asked only before a newer minor version, none if nobody told.
+    /// The cluster version of etcd; read only while members or the spec differ in the minor version, none if no voter returned it.
     pub cluster_version: Option<Version>,
-    /// Whether authentication is enabled in etcd; asked only before a newer minor version, none if nobody told.
+    /// Whether authentication is enabled in etcd; read only before a newer minor version, none if no voter returned it.
     pub is_auth_enabled: Option<bool>,
     /// Who the members are.
     pub membership: Membership,

@@ -48,13 +48,13 @@ pub struct MemberProbes {
 }
 
 impl MemberProbes {
-    /// The version that the members agree to behave as, from whoever told who the members are.
+    /// The cluster version of etcd, from the voter that returned the membership.
     pub async fn cluster_version(&self) -> Option<Version> {
         let connection = self.connections.get(&self.reader?)?;
         connection.cluster_version().await.ok().flatten()
     }
 
-    /// Whether authentication is enabled in the cluster, if anybody tells.
+    /// Whether authentication is enabled in etcd, from the same voter.
     pub async fn is_auth_enabled(&self) -> Option<bool> {
         let connection = self.connections.get(&self.reader?)?;
         connection.is_auth_enabled().await.ok()

@@ -61,6 +61,11 @@ fn may_run_template(view: &ClusterView<'_>, ordinal: Ordinal) -> bool {
     !(is_stopped && (!view.has_served_template(pod) || has_not_risen()))
 }
 
+/// The version of etcd in the pod template.
+fn template_version<'a>(view: &ClusterView<'a>) -> Option<&'a Version> {
+    view.observed.set.as_ref()?.version.as_ref()
+}
+
 /// Whether the cluster version is needed to tell which versions members can have.
 pub fn needs_cluster_version(view: &ClusterView<'_>, target: &Version) -> bool {
     let versions = member_versions(view);
@@ -70,7 +75,7 @@ pub fn needs_cluster_version(view: &ClusterView<'_>, target: &Version) -> bool {
 
 /// Whether the pod template is to change to a minor version that no member runs yet.
 pub fn is_next_minor(view: &ClusterView<'_>) -> bool {
-    let template = view.observed.set.as_ref().and_then(|set| set.version.as_ref());
+    let template = template_version(view);
     let wanted = Minor::of(&view.observed.wanted.version);
     let versions = member_versions(view);
     let mut versions = versions.values().flatten();
@@ -82,7 +87,7 @@ pub fn is_next_minor(view: &ClusterView<'_>) -> bool {
 /// start with that.
 pub fn is_template_behind(view: &ClusterView<'_>) -> bool {
     let observed = view.observed;
-    let template = observed.set.as_ref().and_then(|set| set.version.as_ref());
+    let template = template_version(view);
     let running = view.oldest_running_version();
     let Some((template, running)) = template.zip(running) else {
         return false;
@@ -101,7 +106,7 @@ pub fn is_template_behind(view: &ClusterView<'_>) -> bool {
 /// it are to start with their own.
 pub fn is_return_asleep(view: &ClusterView<'_>) -> bool {
     let observed = view.observed;
-    let template = observed.set.as_ref().and_then(|set| set.version.as_ref());
+    let template = template_version(view);
     let is_lower = template.is_some_and(|template| Minor::of(&observed.wanted.version) < Minor::of(template));
     is_lower && !observed.has_pods()
 }
@@ -142,7 +147,7 @@ pub fn wait_before_next_minor(view: &ClusterView<'_>, persisted: &PersistedState
 /// What the user has to change before the next minor version.
 pub fn blocker(view: &ClusterView<'_>) -> Option<Blocker> {
     let observed = view.observed;
-    let template = observed.set.as_ref().and_then(|set| set.version.as_ref())?;
+    let template = template_version(view)?;
     let mut statuses = observed.members.values().filter_map(|member| member.status());
     let is_lowered = statuses.any(|status| matches!(status.downgrade, Some(Downgrade::Enabled { .. })));
     if is_next_minor(view) && is_lowered {
@@ -197,8 +202,7 @@ pub fn is_last_of_lower_minor(view: &ClusterView<'_>, ordinal: Ordinal) -> bool 
         .get(&ordinal)
         .and_then(|version| Minor::of(version.as_ref()?));
     if own.is_some() && versions.len() == 1 {
-        let template = view.observed.set.as_ref().and_then(|set| set.version.as_ref());
-        return own < template.and_then(Minor::of);
+        return own < template_version(view).and_then(Minor::of);
     }
     members_of_lower_minor(view) == [ordinal]
 }
