@@ -74,7 +74,8 @@ pub(super) async fn a_minor_upgrade_can_be_reversed_until_the_last_member_runs_i
     }
     bed.kill(0);
     bed.start(0, None);
-    assert_eq!(bed.ends(0).await, 1, "it is older than the cluster version");
+    // 3.6 panics where the cluster version is still in the log alone; others end with an error.
+    assert_ne!(bed.ends(0).await, 0, "it is older than the cluster version");
     bed.start_on(0, &next, None);
     bed.serving(0).await;
     assert_eq!(bed.get(0, "key").await.as_deref(), Some("value"));
