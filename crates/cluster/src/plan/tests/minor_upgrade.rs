@@ -17,6 +17,7 @@ use crate::blocker::{Blocker, BlockerReason};
 use crate::desired::desired;
 use crate::next_version::next_version;
 use crate::observed_state::ended_container;
+use crate::pending_operation::{Cause, Operation, PendingOperation, Replace};
 use crate::plan::{PendingCause, RolloutState};
 
 fn version(text: &str) -> Version {
@@ -585,4 +586,27 @@ fn a_change_that_was_pending_from_before_holds_a_walk_too() {
     look(&mut scene);
     assert_eq!(scene.observed.wanted.version, version("3.5.35"));
     assert_eq!(plan(&scene.observed).persisted.rollout, None);
+}
+
+#[test]
+fn a_replacement_that_was_begun_for_the_newer_version_ends_when_the_version_is_set_back() {
+    for (target, is_kept) in [("3.6.16", true), ("3.5.35", false)] {
+        let mut scene = half_way_back();
+        asks_for_version(&mut scene, target);
+        scene.is_fleeting();
+        scene.observed.persisted.pending = Some(PendingOperation {
+            instance: scene.observed.instance.clone(),
+            incarnation: scene.observed.persisted.incarnation,
+            operation: Operation::Replace(Replace {
+                ordinal: ordinal(0),
+                id: id(0),
+                cause: Cause::Outdated,
+                pod: Some("pod-0".to_owned()),
+                claim: None,
+                attempt: 1,
+            }),
+        });
+        let pending = plan(&scene.observed).persisted.pending;
+        assert_eq!(pending.is_some(), is_kept, "{target}: {pending:?}");
+    }
 }
