@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use etcd_operator_api::contract::{self, ListedMember, Prepared, Verdict};
 use etcd_operator_e2e::components::{self, Component, EtcdVersion};
+use etcd_operator_e2e::deadline::until;
 use etcd_operator_member::disk::{self, Depth};
 use etcd_operator_member::fingerprint::Surroundings;
 use etcd_operator_member::log::SegmentName;
@@ -108,6 +109,56 @@ async fn what_every_etcd_leaves_is_whole_and_its_log_tells_whose_it_is_and_how_f
         assert_eq!(finding.verdict, Verdict::Whole, "{version:?}: {}", finding.detail);
         assert!(end(&disk).has_client_entries, "{version:?}: somebody wrote");
         assert!(end(&disk).index >= status.raft_index, "{version:?}");
+    }
+    Ok(())
+}
+
+/// Writes with what runs and kills it: what it leaves is whole and as far as it came.
+async fn leaves_whole(pod: &mut Pod, what: &str) -> Result<()> {
+    let client = pod.serving().await?;
+    pod.put("key", what).await?;
+    let status = client.status().await?;
+    assert_eq!(status.version, pod.number(), "{what}");
+    pod.kill();
+    let (disk, finding) = read(&pod.volume());
+    assert_eq!(finding.verdict, Verdict::Whole, "{what}: {}", finding.detail);
+    assert!(end(&disk).index >= status.raft_index, "{what}");
+    Ok(())
+}
+
+/// On its way up over every minor version, and back where etcd can.
+#[tokio::test]
+async fn files_that_several_minor_versions_wrote_are_whole() -> Result<()> {
+    let mut pod = Pod::new("c-0", EtcdVersion::V3_2_25)?;
+    pod.bootstrap().await?;
+    leaves_whole(&mut pod, "3.2").await?;
+    for version in [
+        EtcdVersion::V3_3_27,
+        EtcdVersion::V3_4_23,
+        EtcdVersion::V3_5_35,
+        EtcdVersion::V3_6_16,
+        EtcdVersion::V3_7_3,
+    ] {
+        pod.version = version;
+        pod.start().await?;
+        leaves_whole(&mut pod, &format!("up to {}", version.number())).await?;
+    }
+    for version in [EtcdVersion::V3_6_16, EtcdVersion::V3_5_35] {
+        pod.start().await?;
+        let client = pod.serving().await?;
+        let minor = version.number().rsplit_once('.').context("no patch")?.0;
+        let target = format!("{minor}.0");
+        let enabled = pod.etcdctl(&["downgrade", "enable", &target]).await?;
+        ensure!(enabled.status.success(), "{enabled:?}");
+        until("its files are of the lower minor version", LIMIT, || async {
+            let status = client.status().await?;
+            Ok((status.storage_version.as_ref() == Some(&target)).then_some(()))
+        })
+        .await?;
+        leaves_whole(&mut pod, &format!("before {}", version.number())).await?;
+        pod.version = version;
+        pod.start().await?;
+        leaves_whole(&mut pod, &format!("down to {}", version.number())).await?;
     }
     Ok(())
 }
