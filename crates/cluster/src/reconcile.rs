@@ -2,7 +2,6 @@
 
 mod apply_objects;
 mod derived_cache;
-mod fresh;
 mod objects;
 mod refused_spec;
 mod rollout_slots;
@@ -24,6 +23,7 @@ use etcd_operator_runtime::{
     elsewhere::{Elsewhere, Owned},
     events::Severity,
     key::ObjectKey,
+    latest::Latest,
     queue::Wake,
     report::Reporter,
     store::{Malformed, Store},
@@ -45,7 +45,7 @@ use crate::ports::MemberClients;
 use crate::status::{self, StatusInputs};
 use apply_objects::{ApplyError, ObjectWriter};
 use derived_cache::DerivedCache;
-use fresh::Fresh;
+use objects::DesiredObjects;
 use rollout_slots::RolloutSlots;
 
 /// What the controller reads and writes with.
@@ -96,7 +96,7 @@ pub struct Reconciler {
     /// Clusters in scope that another installation looks after, and which one: told when it is news, for their own
     /// status is not this installation's to write.
     elsewhere: Elsewhere,
-    fresh: Fresh,
+    latest: Latest<EtcdCluster>,
     /// Where this process has yet to touch pods, because it took over what another one began: whoever dies of it comes
     /// back under another name and takes over anew.
     unfenced: Arc<Mutex<BTreeMap<ObjectKey, BTreeSet<Ordinal>>>>,
@@ -115,7 +115,7 @@ impl Reconciler {
             elsewhere: Elsewhere::new(&deps.installation),
             rollout_slots: RolloutSlots::new(deps.max_concurrent_rollouts),
             deps: Arc::new(deps),
-            fresh: Fresh::default(),
+            latest: Latest::default(),
             unfenced: Arc::default(),
             derived: DerivedCache::default(),
             readings: Readings::default(),
@@ -153,7 +153,7 @@ impl Reconciler {
         } = &*self.deps;
         let Some(cluster) = clusters.get(key) else {
             self.elsewhere.forget(key);
-            self.fresh.forget(key);
+            self.latest.forget(key);
             self.readings.forget(key);
             self.set_unfenced(key, BTreeSet::new());
             self.derived.forget(key);
@@ -164,7 +164,7 @@ impl Reconciler {
             };
             return Ok(reporter.absent::<EtcdCluster>(clusters, key, serves).await?);
         };
-        let Some(cluster) = self.fresh.newest(cluster, &self.deps.applier).await? else {
+        let Some(cluster) = self.latest.newest(cluster, &self.deps.applier).await? else {
             self.rollout_slots.release(key);
             return Ok(Wake::OnChange);
         };
@@ -219,19 +219,8 @@ impl Reconciler {
                 return Ok(Wake::OnChange);
             }
         };
-        let read = |set: &StatefulSet| self.derived.stored(key, set);
-        let observation = observe(cluster, desired, deps, &read).await;
-        let mut observation = observation.inspect_err(|_| self.rollout_slots.release(key))?;
-        observation.observed.unfenced = self.unfenced_ordinals(key);
-        observation.observed.wanted.has_slot =
-            !plan::is_incomplete(&observation.observed) || self.rollout_slots.take(key);
-        self.readings
-            .record(key, &Sample::new(cluster, &observation.observed));
-        let plan = plan(&observation.observed);
-        if !is_under_way(&observation.observed, &plan) {
-            self.rollout_slots.release(key);
-        }
-        self.set_unfenced(key, plan.unfenced.clone());
+        let observation = self.observe(key, cluster, desired).await?;
+        let plan = self.plan(key, &observation);
         let build_inputs = objects::build_inputs(&plan, &observation, cluster.status.as_ref(), image);
         let wanted = build_inputs.map(|build_inputs| {
             self.derived
@@ -241,9 +230,69 @@ impl Reconciler {
             Ok(wanted) => wanted,
             Err(refused) => return Box::pin(self.report_refused(key, cluster, &refused)).await,
         };
-        let applied_template = match &wanted {
+        let mut status_inputs = self.status_inputs(key, cluster, &observation, &plan, wanted.as_deref());
+        let mut stored = self
+            .persist(cluster, &observation, &plan, &mut status_inputs)
+            .await?;
+        if let Some(wanted) = &wanted
+            && status_inputs.conflicts.is_empty()
+        {
+            match self
+                .apply(key, stored, wanted, &observation, &plan, &mut status_inputs)
+                .await?
+            {
+                Applied::GoOn(now) => stored = now,
+                Applied::Wait(wake) => return Ok(wake),
+            }
+        }
+        if !status_inputs.conflicts.is_empty() || status_inputs.drops_plans {
+            return Ok(Wake::After(RETRY_LATER));
+        }
+        self.take_step(key, &stored, &observation, &plan, &status_inputs)
+            .await
+    }
+
+    /// Looks at the objects and members.
+    async fn observe(
+        &self,
+        key: &ObjectKey,
+        cluster: &EtcdCluster,
+        desired: Desired,
+    ) -> Result<Observation, Error> {
+        let read = |set: &StatefulSet| self.derived.stored(key, set);
+        let observation = observe(cluster, desired, &self.deps, &read).await;
+        let mut observation = observation.inspect_err(|_| self.rollout_slots.release(key))?;
+        observation.observed.unfenced = self.unfenced_ordinals(key);
+        observation.observed.wanted.has_slot =
+            !plan::is_incomplete(&observation.observed) || self.rollout_slots.take(key);
+        self.readings
+            .record(key, &Sample::new(cluster, &observation.observed));
+        Ok(observation)
+    }
+
+    /// Decides.
+    fn plan(&self, key: &ObjectKey, observation: &Observation) -> Plan {
+        let plan = plan(&observation.observed);
+        if !is_under_way(&observation.observed, &plan) {
+            self.rollout_slots.release(key);
+        }
+        self.set_unfenced(key, plan.unfenced.clone());
+        plan
+    }
+
+    /// What the status tells besides the plan, before anything is applied.
+    fn status_inputs<'a>(
+        &'a self,
+        key: &ObjectKey,
+        cluster: &EtcdCluster,
+        observation: &Observation,
+        plan: &Plan,
+        wanted: Option<&DesiredObjects>,
+    ) -> StatusInputs<'a> {
+        let deps = &*self.deps;
+        let applied_template = match wanted {
             // Should somebody delete the StatefulSet now, pods are made as they were and not as they are asked for by now.
-            Some(_) if keeps_applied_template(&observation, &plan) => {
+            Some(_) if keeps_applied_template(observation, plan) => {
                 observation.stored.as_ref().map(|stored| stored.text())
             }
             Some(_) => None,
@@ -252,8 +301,7 @@ impl Reconciler {
                 .as_ref()
                 .and_then(|status| status.applied_template.clone()),
         };
-        let last_served_template = last_served_template(cluster, &observation, &plan);
-        let mut status_inputs = StatusInputs {
+        StatusInputs {
             installation: &deps.installation,
             refusals: &[],
             conflicts: objects::conflicts(key, &observation.observed.uid, deps),
@@ -262,67 +310,79 @@ impl Reconciler {
             drops_plans: status::is_plan_drop_reported(cluster),
             step: plan.step.as_ref().map(act::event_reason),
             refused_step: None,
-            pending: match &wanted {
+            pending: match wanted {
                 Some(wanted) => wanted.objects.pending.clone(),
-                None => objects::pending_change(&observation),
+                None => objects::pending_change(observation),
             },
             applied_template,
-            last_served_template,
+            last_served_template: last_served_template(cluster, observation, plan),
             backups: objects::backups(key, deps),
+        }
+    }
+
+    /// Writes the plan down before anything is done about it, and hands back the object as it is now.
+    async fn persist(
+        &self,
+        cluster: &EtcdCluster,
+        observation: &Observation,
+        plan: &Plan,
+        status_inputs: &mut StatusInputs<'_>,
+    ) -> Result<EtcdCluster, Error> {
+        let observed = &observation.observed;
+        let stored = self.write_status(cluster, observed, plan, status_inputs).await?;
+        if status::is_plan_dropped(&stored) == status_inputs.drops_plans {
+            return Ok(stored);
+        }
+        status_inputs.drops_plans = !status_inputs.drops_plans;
+        self.write_status(&stored, observed, plan, status_inputs).await
+    }
+
+    /// Brings the objects of the cluster to what is wanted, and publishes what the API server refused.
+    async fn apply(
+        &self,
+        key: &ObjectKey,
+        mut stored: EtcdCluster,
+        wanted: &DesiredObjects,
+        observation: &Observation,
+        plan: &Plan,
+        status_inputs: &mut StatusInputs<'_>,
+    ) -> Result<Applied, Error> {
+        let deps = &*self.deps;
+        let writer = ObjectWriter::new(&stored, &deps.applier, &self.latest);
+        let failed = match objects::apply_all(&writer, wanted, plan, observation, key, deps).await {
+            Ok(applied) => {
+                status_inputs.has_checked_names = true;
+                status_inputs.conflicts = applied.conflicts;
+                status_inputs.refused = Some(applied.refused);
+                applied
+                    .missing_object
+                    .filter(|_| !can_go_without_objects(&plan.persisted))
+            }
+            Err(ApplyError::Stale) => return Ok(Applied::Wait(Wake::After(RETRY_SOON))),
+            Err(ApplyError::Failed(error)) => {
+                let refused = error.is_refusal().then(|| error.to_string());
+                status_inputs.refused = refused.map(|refused| vec![refused]);
+                Some(error)
+            }
         };
-        let mut stored = self
-            .write_status(cluster, &observation.observed, &plan, &status_inputs)
-            .await?;
-        if status::is_plan_dropped(&stored) != status_inputs.drops_plans {
-            status_inputs.drops_plans = !status_inputs.drops_plans;
-            stored = self
-                .write_status(&stored, &observation.observed, &plan, &status_inputs)
-                .await?;
+        let is_refused = status_inputs
+            .refused
+            .as_ref()
+            .is_some_and(|refused| !refused.is_empty());
+        if !status_inputs.conflicts.is_empty() || is_refused || status::reports_refusals(&stored) {
+            let observed = &observation.observed;
+            stored = self.write_status(&stored, observed, plan, status_inputs).await?;
         }
-        if let Some(wanted) = &wanted
-            && status_inputs.conflicts.is_empty()
-        {
-            let writer = ObjectWriter::new(&stored, &deps.applier, &self.fresh);
-            let failed = match objects::apply_all(&writer, wanted, &plan, &observation, key, deps).await {
-                Ok(applied) => {
-                    status_inputs.has_checked_names = true;
-                    status_inputs.conflicts = applied.conflicts;
-                    status_inputs.refused = Some(applied.refused);
-                    applied
-                        .missing_object
-                        .filter(|_| !can_go_without_objects(&plan.persisted))
-                }
-                Err(ApplyError::Stale) => return Ok(Wake::After(RETRY_SOON)),
-                Err(ApplyError::Failed(error)) => {
-                    let refused = error.is_refusal().then(|| error.to_string());
-                    status_inputs.refused = refused.map(|refused| vec![refused]);
-                    Some(error)
-                }
-            };
-            let is_refused = status_inputs
-                .refused
-                .as_ref()
-                .is_some_and(|refused| !refused.is_empty());
-            if !status_inputs.conflicts.is_empty() || is_refused || status::reports_refusals(&stored) {
-                stored = self
-                    .write_status(&stored, &observation.observed, &plan, &status_inputs)
-                    .await?;
-            }
-            if is_refused {
-                self.rollout_slots.release(key);
-            }
-            if let Some(error) = failed {
-                return Err(error.into());
-            }
-            if is_refused && plan.step.is_none() {
-                return Ok(Wake::After(plan.requeue_after.max(RETRY_REFUSED)));
-            }
+        if is_refused {
+            self.rollout_slots.release(key);
         }
-        if !status_inputs.conflicts.is_empty() || status_inputs.drops_plans {
-            return Ok(Wake::After(RETRY_LATER));
+        if let Some(error) = failed {
+            return Err(error.into());
         }
-        self.take_step(key, &stored, &observation, &plan, &status_inputs)
-            .await
+        if is_refused && plan.step.is_none() {
+            return Ok(Applied::Wait(Wake::After(plan.requeue_after.max(RETRY_REFUSED))));
+        }
+        Ok(Applied::GoOn(stored))
     }
 
     /// Stores what the plan says, and hands back the object as it is now.
@@ -376,9 +436,17 @@ impl Reconciler {
                 .reporter
                 .tell(&stored, severity, reason, "Reconcile", words);
         }
-        self.fresh.wrote(&stored);
+        self.latest.wrote(&Arc::new(stored.clone()));
         Ok(stored)
     }
+}
+
+/// What applying the objects came to.
+enum Applied {
+    /// The step may be taken; the cluster as it is now.
+    GoOn(EtcdCluster),
+    /// Not now.
+    Wait(Wake),
 }
 
 /// Whether a rollout does something now. Whoever waits for its own members, its budget or its user keeps nobody else waiting.

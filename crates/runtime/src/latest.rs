@@ -53,10 +53,10 @@ impl<K: Writable> Latest<K> {
             return Ok(Some(cached));
         }
         let current = applier.read::<K>(&key).await?.map(Arc::new);
-        match &current {
-            // Another client may have written since; the store is behind until it shows exactly this version.
-            Some(current) => self.wrote(current),
-            None => self.forget(&key),
+        // Another client may have written since; the store is behind until it shows exactly this version. One that is gone is read
+        // again until the store shows that: a plan must not be made for what was.
+        if let Some(current) = &current {
+            self.wrote(current);
         }
         Ok(current)
     }

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use etcd_operator_api::EtcdCluster;
 use etcd_operator_runtime::apply::{Applier, Error, Introduced, Wish, Writable};
 use etcd_operator_runtime::key::ObjectKey;
+use etcd_operator_runtime::latest::Latest;
 use etcd_operator_runtime::store::Store;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::Resource;
 
-use super::fresh::Fresh;
 use crate::observe::{is_own_set, is_owned};
 
 /// Why objects are not what they should be.
@@ -34,16 +34,16 @@ impl From<Error> for ApplyError {
 pub struct ObjectWriter<'a> {
     cluster: &'a EtcdCluster,
     applier: &'a Applier,
-    fresh: &'a Fresh,
+    latest: &'a Latest<EtcdCluster>,
 }
 
 impl<'a> ObjectWriter<'a> {
     /// Keeps the objects of this cluster, as that was written down last.
-    pub fn new(cluster: &'a EtcdCluster, applier: &'a Applier, fresh: &'a Fresh) -> Self {
+    pub fn new(cluster: &'a EtcdCluster, applier: &'a Applier, latest: &'a Latest<EtcdCluster>) -> Self {
         Self {
             cluster,
             applier,
-            fresh,
+            latest,
         }
     }
 
@@ -159,7 +159,7 @@ impl<'a> ObjectWriter<'a> {
         if now.metadata.uid == known.uid && now.metadata.resource_version == known.resource_version {
             return Ok(());
         }
-        self.fresh.wrote(&now);
+        self.latest.wrote(&Arc::new(now));
         Err(ApplyError::Stale)
     }
 }
