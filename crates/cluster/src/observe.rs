@@ -36,7 +36,7 @@ use crate::observed_state::{
     kube_objects,
 };
 use crate::persisted_state::{PersistedState, Rollout};
-use crate::plan::{ClusterView, is_next_minor, needs_cluster_version};
+use crate::plan::{ClusterView, is_next_minor, needs_cluster_version, outdated_pods};
 use crate::reconcile::Deps;
 
 pub use members::MemberProbes;
@@ -172,6 +172,7 @@ pub async fn observe(
         server_certificate,
         unfenced: BTreeSet::new(),
         upgrade_backups: Vec::new(),
+        running_backups: Vec::new(),
         desired,
     };
     let target = observed.desired.version(template_version.as_ref());
@@ -188,6 +189,9 @@ pub async fn observe(
         snapshot_count: next.snapshot_count,
         ..observed.wanted
     };
+    if outdated_pods(&ClusterView::new(&observed)).next().is_some() {
+        observed.running_backups = upgrade_backups::running_backups(&key, deps);
+    }
     if is_next_minor(&ClusterView::new(&observed)) {
         observed.is_auth_enabled = probes.is_auth_enabled().await;
         observed.upgrade_backups = upgrade_backups::upgrade_backups(&key, deps);

@@ -21,7 +21,7 @@ use etcd_operator_etcd::url::PeerUrl;
 use etcd_operator_etcd::version::Version;
 use jiff::Timestamp;
 
-pub use backup::ObservedBackup;
+pub use backup::{ObservedBackup, RunningBackup};
 pub use call_failure::{CallClass, CallFailure};
 pub use external_text::{
     Obstacle, StartDelay, Unschedulable, WaitingCause, WaitingContainer, container_end, ended_container,
@@ -94,6 +94,8 @@ pub struct ObservedCluster {
     /// The `EtcdBackup`s that a backup before a newer minor version can be requested from, by name; read only while such a
     /// change is pending.
     pub upgrade_backups: Vec<ObservedBackup>,
+    /// Backups of the cluster that run; read only while members are to be restarted.
+    pub running_backups: Vec<RunningBackup>,
 }
 
 /// The pod template that is asked for.

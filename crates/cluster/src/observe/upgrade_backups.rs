@@ -1,4 +1,4 @@
-//! The `EtcdBackup`s that a backup before a newer minor version can be requested from.
+//! The `EtcdBackup`s that a backup before a newer minor version can be requested from, and the backups that run.
 
 use etcd_operator_api::EtcdBackup;
 use etcd_operator_api::condition::{self, ConditionType, Truth};
@@ -6,7 +6,7 @@ use etcd_operator_api::names::ANNOTATION_BACKUP_NOW;
 use etcd_operator_runtime::key::ObjectKey;
 use kube::ResourceExt as _;
 
-use crate::observed_state::ObservedBackup;
+use crate::observed_state::{ObservedBackup, RunningBackup};
 use crate::reconcile::Deps;
 
 /// The task of a run that makes a backup.
@@ -20,11 +20,39 @@ pub fn upgrade_backups(key: &ObjectKey, deps: &Deps) -> Vec<ObservedBackup> {
     all.iter().map(|backup| read(backup)).collect()
 }
 
+/// Reads from the informer's copies which backups of the cluster run.
+pub fn running_backups(key: &ObjectKey, deps: &Deps) -> Vec<RunningBackup> {
+    let all = deps
+        .backups
+        .filter(&key.namespace, |backup| is_backup_of(backup, key));
+    all.iter().flat_map(|backup| running(backup)).collect()
+}
+
+fn is_backup_of(backup: &EtcdBackup, cluster: &ObjectKey) -> bool {
+    let source = backup.spec.etcd_cluster.as_ref();
+    source.is_some_and(|source| source.name == cluster.name)
+}
+
+fn running(backup: &EtcdBackup) -> Vec<RunningBackup> {
+    let runs = backup
+        .status
+        .iter()
+        .flat_map(|status| status.active.iter().flatten());
+    let started = runs
+        .filter(|run| run.task == BACKUP_TASK)
+        .filter_map(|run| run.started_at.as_ref());
+    started
+        .map(|started| RunningBackup {
+            name: backup.name_any(),
+            started_at: started.0,
+        })
+        .collect()
+}
+
 /// Whether a backup of this cluster can be requested from it. A one-shot `EtcdBackup` makes the backup that its user asked for,
 /// and overwrites it with another one.
 pub fn accepts_requests(backup: &EtcdBackup, cluster: &ObjectKey) -> bool {
-    let source = backup.spec.etcd_cluster.as_ref();
-    source.is_some_and(|source| source.name == cluster.name)
+    is_backup_of(backup, cluster)
         && backup.spec.is_periodic()
         && !backup.spec.suspend
         && backup.metadata.deletion_timestamp.is_none()
@@ -123,5 +151,26 @@ mod tests {
                 message: Some("Late.".to_owned()),
             }
         );
+    }
+
+    #[test]
+    fn a_backup_that_started_and_has_not_finished_runs() {
+        let of_run = |run: Value| {
+            let object = backup(&json!({}), &json!({"active": [run]}));
+            running(&object)
+        };
+        let started_at = "2026-03-01T12:00:00Z";
+        assert_eq!(
+            of_run(json!({"run": "r", "job": "j", "task": "Backup", "startedAt": started_at})),
+            [RunningBackup {
+                name: "nightly".to_owned(),
+                started_at: started_at.parse().unwrap(),
+            }]
+        );
+        assert!(
+            of_run(json!({"run": "r", "job": "j", "task": "Backup"})).is_empty(),
+            "it waits"
+        );
+        assert!(of_run(json!({"run": "r", "job": "j", "task": "Prune", "startedAt": started_at})).is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! An `EtcdBackup` that a backup before a newer minor version can be requested from.
+//! `EtcdBackup`s of the cluster: one that a backup before a newer minor version can be requested from, and a backup that runs.
 
 use jiff::Timestamp;
 
@@ -21,4 +21,13 @@ pub struct ObservedBackup {
     pub last_success_started: Option<Timestamp>,
     /// Why the last backup failed, or what the pending one waits for.
     pub message: Option<String>,
+}
+
+/// A backup of the cluster that runs and may read from any member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunningBackup {
+    /// The name of its `EtcdBackup`.
+    pub name: String,
+    /// When it started.
+    pub started_at: Timestamp,
 }

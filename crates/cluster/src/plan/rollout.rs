@@ -5,6 +5,7 @@
 pub mod backup_first;
 mod gate;
 mod minor;
+mod running_backup;
 mod stuck;
 mod surge;
 
@@ -343,6 +344,14 @@ pub fn decide(view: &ClusterView<'_>, known: &Known, persisted: &PersistedState)
     };
     if !observed.wanted.has_slot {
         return None;
+    }
+    if let Some(backup) = running_backup::awaited(view, rollout).filter(|_| unhealthy.is_empty()) {
+        let text = format!(
+            "{} restarts when the backup of EtcdBackup {} has finished, or after 10 minutes.",
+            observed.name(*ordinal),
+            backup.name
+        );
+        return waits(&text);
     }
     if let Some(wait) = wait_before_last(view, *ordinal) {
         let text = format!(

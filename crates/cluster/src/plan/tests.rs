@@ -24,6 +24,7 @@ mod restore;
 mod restore_ends;
 mod restore_props;
 mod rollout;
+mod running_backup;
 mod scale;
 mod scene;
 mod stable;

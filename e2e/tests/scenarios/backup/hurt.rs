@@ -16,12 +16,12 @@ use crate::cluster::tenant::Tenant;
 /// Enough that its way takes a while.
 const LARGE: u64 = 48 << 20;
 
-fn into_bucket(path: &str) -> Value {
+pub fn into_bucket(path: &str) -> Value {
     json!({"etcdCluster": {"name": "c"}, "storageType": "S3", "s3": Bucket::s3(path)})
 }
 
 /// A cluster with some data in it.
-async fn filled(stage: &Arc<Stage>, size: u8) -> Result<Tenant> {
+pub async fn filled(stage: &Arc<Stage>, size: u8) -> Result<Tenant> {
     let tenant = Tenant::on(Arc::clone(stage), EtcdVersion::V3_6_16).await?;
     let mut spec = tenant.spec(size);
     spec["storage"]["size"] = json!("1Gi");
@@ -109,7 +109,9 @@ pub async fn slow_store(stage: Arc<Stage>) -> Result<()> {
     load.flows().await?;
     bucket.store.fail(StoreFault::Slow(100_000)).await?;
     let backup = Backup::named(&stage, "orders");
-    backup.apply(&into_bucket("etcd/orders")).await?;
+    let mut spec = into_bucket("etcd/orders");
+    spec["backupPolicy"] = json!({"timeoutInSecond": 60});
+    backup.apply(&spec).await?;
     backup
         .says("gives up", SOON, |status| {
             let told = condition(status, "Progressing", "True", "BackingUp").unwrap_or_default();

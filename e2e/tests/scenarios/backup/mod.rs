@@ -1,6 +1,6 @@
 //! EtcdBackups on a real Kubernetes: made, repeated, kept, deleted, refused, and what goes wrong meanwhile.
 
-mod hurt;
+pub mod hurt;
 mod large;
 mod once;
 mod repeated;

@@ -1,17 +1,22 @@
 //! Rollouts in which something else happens.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use etcd_operator_api::EtcdClusterStatus;
 use etcd_operator_e2e::components::EtcdVersion;
 use etcd_operator_e2e::deadline::until;
+use etcd_operator_e2e::faults::StoreFault;
 use etcd_operator_e2e::scenario::Stage;
 use kube::api::EvictParams;
+use serde_json::json;
 
 use super::{
     await_rolled_out, grew_to_five, kept, pods_with_flag, restarting, survived_without_gap, with_flag,
 };
+use crate::backup::hurt::{filled, into_bucket};
+use crate::backup::vault::{Backup, Bucket};
 use crate::cluster::control::{kill_operator, leads};
 use crate::cluster::nodes::apart;
 use crate::cluster::tenant::{SOON, Tenant, is};
@@ -147,4 +152,42 @@ pub async fn by_scaling(stage: Arc<Stage>) -> Result<()> {
     tenant.scale(5).await?;
     grew_to_five(&tenant, &members).await?;
     survived_without_gap(&tenant, load).await
+}
+
+/// A backup that runs when the spec changes is made at its first try, and the members restart after it.
+pub async fn by_backup(stage: Arc<Stage>) -> Result<()> {
+    let bucket = Bucket::start(&stage, None).await?;
+    let tenant = filled(&stage, 3).await?;
+    let pods = tenant.pod_uids().await?;
+    let backup = Backup::named(&stage, "orders");
+    bucket.store.fail(StoreFault::Slow(2_000_000)).await?;
+    backup.apply(&into_bucket("etcd/orders")).await?;
+    until("bytes are on their way", SOON, || async {
+        Ok((bucket.store.bites("slowed").await? > 10).then_some(()))
+    })
+    .await?;
+    let mut spec = with_flag(tenant.spec(3), 256);
+    spec["storage"]["size"] = json!("1Gi");
+    tenant.apply(&spec).await?;
+    tenant
+        .says("the next member waits for the backup", |status| {
+            let why = status.plan.as_ref().and_then(|plan| plan.why.as_deref());
+            why.is_some_and(|why| why.contains("when the backup of EtcdBackup orders has finished"))
+        })
+        .await?;
+    ensure!(kept(&pods, &tenant.pod_uids().await?) == 3, "a pod went");
+    restarting(&tenant).await?;
+    backup
+        .says(
+            "had been made before a member went",
+            Duration::from_secs(1),
+            |status| status.succeeded && status.active.is_none(),
+        )
+        .await?;
+    await_rolled_out(&tenant).await?;
+    ensure!(
+        kept(&pods, &tenant.pod_uids().await?) == 0,
+        "a pod was not restarted"
+    );
+    Ok(())
 }

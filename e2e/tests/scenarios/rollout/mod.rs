@@ -45,7 +45,7 @@ const GATE: [Scenario; 1] = [shared!(
 )];
 
 /// The rest, for their time.
-const FULL: [Scenario; 20] = [
+const FULL: [Scenario; 21] = [
     shared!(
         "an_image_that_cannot_be_pulled_stops_at_one_member_and_is_corrected",
         broken::image
@@ -96,6 +96,7 @@ const FULL: [Scenario; 20] = [
     .on_three_nodes(),
     alone!("a_node_is_cut_off_during_a_rollout", interrupted::by_cut_node).on_three_nodes(),
     shared!("a_cluster_is_scaled_during_a_rollout", interrupted::by_scaling),
+    shared!("a_backup_that_runs_is_not_interrupted", interrupted::by_backup),
     alone!("of_sixteen_clusters_only_so_many_roll_at_once", many::sixteen),
     Scenario {
         bed: Bed::Own(1),

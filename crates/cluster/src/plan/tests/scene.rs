@@ -119,6 +119,7 @@ impl Scene {
             replace: None,
             unfenced: BTreeSet::new(),
             upgrade_backups: Vec::new(),
+            running_backups: Vec::new(),
         };
         Self {
             observed,

@@ -1,0 +1,21 @@
+//! A rollout waits for a backup that runs, as it may read from the member that would restart, but not for long.
+
+use jiff::SignedDuration;
+
+use crate::observed_state::RunningBackup;
+use crate::persisted_state::Rollout;
+use crate::plan::ClusterView;
+
+/// How long a restart waits at most, both for one backup and after the last progress of the rollout: backups may follow one another.
+const MAX_WAIT: SignedDuration = SignedDuration::from_mins(10);
+
+/// The backup that the next restart waits for, if any.
+pub fn awaited<'a>(view: &ClusterView<'a>, rollout: &Rollout) -> Option<&'a RunningBackup> {
+    let observed = view.observed;
+    let is_recent = |since| observed.now.duration_since(since) < MAX_WAIT;
+    if !is_recent(rollout.progressed_at) {
+        return None;
+    }
+    let mut running = observed.running_backups.iter();
+    running.find(|backup| is_recent(backup.started_at))
+}

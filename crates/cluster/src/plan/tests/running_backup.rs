@@ -1,0 +1,55 @@
+//! Members restart while backups run.
+
+use jiff::SignedDuration;
+
+use super::scene::Scene;
+use super::{plan, planned};
+use crate::observed_state::RunningBackup;
+
+/// Members are to be restarted, and a backup started so many seconds ago.
+fn backed_up(seconds: i64) -> Scene {
+    let mut scene = Scene::formed(3);
+    scene.edited("edited");
+    let changed = plan(&scene.observed);
+    scene.stored(&changed);
+    scene.observed.generation = scene.observed.persisted.generation;
+    scene.observed.running_backups = vec![RunningBackup {
+        name: "nightly".to_owned(),
+        started_at: scene.observed.now - SignedDuration::from_secs(seconds),
+    }];
+    scene
+}
+
+#[test]
+fn the_next_member_restarts_when_the_backup_that_runs_has_finished() {
+    let mut scene = backed_up(60);
+    let waits = plan(&scene.observed);
+    assert_eq!(waits.step, None);
+    assert_eq!(
+        waits.explanation.text,
+        "c-1 restarts when the backup of EtcdBackup nightly has finished, or after 10 minutes."
+    );
+    scene.observed.running_backups.clear();
+    assert_eq!(planned(&scene), "RollingOut - restart c-1 (Evicted)");
+}
+
+#[test]
+fn no_restart_waits_for_more_than_ten_minutes() {
+    assert_eq!(planned(&backed_up(600)), "RollingOut - restart c-1 (Evicted)");
+    // One backup follows the other.
+    let mut scene = backed_up(0);
+    let started_at = scene.observed.now;
+    for (seconds, waits) in [(599, true), (600, false)] {
+        scene.observed.now = started_at + SignedDuration::from_secs(seconds);
+        scene.observed.running_backups[0].started_at = scene.observed.now;
+        assert_eq!(plan(&scene.observed).step.is_none(), waits, "{seconds}");
+    }
+}
+
+#[test]
+fn a_pod_that_does_not_start_waits_for_no_backup() {
+    let mut scene = backed_up(60);
+    scene.silent(1);
+    scene.pod_at(1).container = super::scene::waiting("ImagePullBackOff");
+    assert_eq!(planned(&scene), "RollingOut - delete stopped c-1");
+}
