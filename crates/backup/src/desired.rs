@@ -24,7 +24,7 @@ use serde_json::json;
 const UNBUILT: &[Unbuilt] = &[];
 
 /// The default timeout of a backup, the same as the ancestor operator's.
-const DEFAULT_TIMEOUT: Duration = Duration::from_mins(1);
+const DEFAULT_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// The longest timeout of a backup.
 const MAX_TIMEOUT: Duration = Duration::from_hours(24);

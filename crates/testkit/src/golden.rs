@@ -60,12 +60,23 @@ where
     F: Fn(kube::Client) -> Fut,
     Fut: Future<Output = ()> + 'static,
 {
+    check_with(folder, persisted, |_| {}, operate);
+}
+
+/// The same where a default has changed since: `write_out` sets what that release took for granted.
+pub fn check_with<F, Fut>(folder: &Path, persisted: Persisted, write_out: impl Fn(&mut Value), operate: F)
+where
+    F: Fn(kube::Client) -> Fut,
+    Fut: Future<Output = ()> + 'static,
+{
     let mut failures = Vec::new();
     let names = names(folder);
     assert!(!names.is_empty(), "{} holds no case", folder.display());
     for name in &names {
         let input = read(folder, name, "yaml");
-        let objects = serde_saphyr::from_multiple(&input).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let mut objects: Vec<Value> =
+            serde_saphyr::from_multiple(&input).unwrap_or_else(|error| panic!("{name}: {error}"));
+        objects.iter_mut().for_each(&write_out);
         let made = run(&objects, persisted, &operate);
         let golden: Value = serde_json::from_str(&read(folder, name, "json"))
             .unwrap_or_else(|error| panic!("{name}: {error}"));

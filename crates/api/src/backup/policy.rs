@@ -13,7 +13,7 @@ use crate::span::Span;
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BackupPolicy {
-    /// Timeout of one backup in seconds. Zero or a negative value means the default of 60 seconds; raise it for large databases. At most 86400, which is 24 hours.
+    /// Timeout of one backup in seconds. Zero or a negative value means the default of 600 seconds, which is 10 minutes; raise it for large databases. At most 86400, which is 24 hours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new("self <= 86400").message("backupPolicy.timeoutInSecond must be at most 86400, which is 24 hours; for example: timeoutInSecond: 3600"))]
     pub timeout_in_second: Option<i64>,

@@ -6,7 +6,8 @@ mod operator;
 
 use std::path::Path;
 
-use etcd_operator_testkit::golden::{Persisted, check};
+use etcd_operator_testkit::golden::{Persisted, check_with};
+use serde_json::{Value, json};
 
 /// What a later operator reads back from the status, and what users' tools read there.
 const STATUS: Persisted = Persisted {
@@ -33,7 +34,18 @@ const STATUS: Persisted = Persisted {
 
 fn check_folder(name: &str) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden-0.1.0");
-    check(&folder.join(name), STATUS, operator::operate);
+    check_with(&folder.join(name), STATUS, write_out_timeout, operator::operate);
+}
+
+/// 0.1.0 gave a backup one minute where the spec names no timeout.
+fn write_out_timeout(object: &mut Value) {
+    if object["kind"] != "EtcdBackup" {
+        return;
+    }
+    let policy = &mut object["spec"]["backupPolicy"];
+    if policy["timeoutInSecond"].as_i64().unwrap_or_default() <= 0 {
+        policy["timeoutInSecond"] = json!(60);
+    }
 }
 
 #[test]
