@@ -192,6 +192,26 @@ impl Ledger {
         })
     }
 
+    /// Whether a restore that is written down stops the members of this cluster. Disks that go with their pods may go only
+    /// once there is no way back.
+    pub(super) fn is_stopped_by_restore(
+        &self,
+        request: &Request,
+        cluster: ClusterId,
+        takes_disk: bool,
+    ) -> bool {
+        let fake = self.0.machine.fake();
+        let Some(stored) = fake.stored_one(API, KIND, &request.namespace, &request.name) else {
+            return false;
+        };
+        let restore = &stored["status"]["restore"];
+        let is_stopping = ["Stopping", "Preparing"]
+            .iter()
+            .any(|phase| restore["phase"] == *phase);
+        let is_previous = restore["previousClusterID"] == cluster.to_string();
+        is_stopping && is_previous && (!takes_disk || restore["committed"] == true)
+    }
+
     /// Watches from now on where the Service for clients leads, and that no two lives of the data can agree at once.
     pub fn guard_doors(&self, namespace: &str, cluster: &str) {
         let (ledger, namespace, cluster) = (self.clone(), namespace.to_owned(), cluster.to_owned());

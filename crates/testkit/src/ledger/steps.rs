@@ -198,7 +198,7 @@ impl Ledger {
         if !self.is_about_this(request, "Pod") {
             return;
         }
-        let own_disk = self.own_disk(request);
+        let own_disk = self.own_disk(&request.namespace, &request.name);
         let way = self.gives_way(request, own_disk);
         self.0.etcds.clone().truth(|truth| {
             for (cluster, id) in self.members_of(truth, request, &request.name) {
@@ -234,12 +234,8 @@ impl Ledger {
     }
 
     /// Whether a pod's disk ends with the pod.
-    fn own_disk(&self, request: &Request) -> bool {
-        let stored = self
-            .0
-            .machine
-            .fake()
-            .stored_one("v1", "Pod", &request.namespace, &request.name);
+    fn own_disk(&self, namespace: &str, pod: &str) -> bool {
+        let stored = self.0.machine.fake().stored_one("v1", "Pod", namespace, pod);
         let volumes = stored.as_ref().and_then(|pod| pod["spec"]["volumes"].as_array());
         let mut volumes = volumes.into_iter().flatten();
         volumes.any(|volume| volume["name"] == "data" && volume["emptyDir"].is_object())
@@ -317,7 +313,7 @@ impl Ledger {
         })
     }
 
-    /// A StatefulSet that gets fewer pods must not lose a member's, unless all of them rest.
+    /// A StatefulSet that gets fewer pods must not lose a member's, unless all of them rest or are stopped by a restore.
     fn judge_shrinking(&self, request: &Request) {
         let Some(replicas) = request.body["spec"]["replicas"].as_u64() else {
             return;
@@ -342,9 +338,11 @@ impl Ledger {
                 all.any(|(cluster, _)| truth.has_decided(cluster)) || self.is_restored(request);
             for ordinal in replicas..before {
                 let pod = format!("{}-{ordinal}", request.name);
+                let own_disk = self.own_disk(&request.namespace, &pod);
                 for (cluster, id) in of(ordinal) {
                     let is_past = (is_begun_anew && !truth.has_decided(cluster)) || self.is_past(cluster);
-                    if is_past || !truth.is_voter(cluster, id) {
+                    let is_stopped = self.is_stopped_by_restore(request, cluster, own_disk);
+                    if is_past || is_stopped || !truth.is_voter(cluster, id) {
                         continue;
                     }
                     let what = format!("{pod} is scaled away, and {id} is a voter");

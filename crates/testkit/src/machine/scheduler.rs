@@ -61,6 +61,12 @@ fn choose<'a>(
             Some(stored) if text(stored, "/status/phase") != "Bound" => {
                 return Err("pod has unbound immediate PersistentVolumeClaims".to_owned());
             }
+            Some(stored) if is_one_pods(stored) && is_mounted_elsewhere(pod, claim, objects) => {
+                return Err(format!(
+                    "0/{} nodes are available: node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode",
+                    objects.nodes.len()
+                ));
+            }
             Some(_) => {}
         }
     }
@@ -78,6 +84,24 @@ fn choose<'a>(
         .map(|node| name(node))
         .min_by_key(|node| (load.get(node).copied().unwrap_or(0), *node))
         .ok_or_else(|| format!("0/{} nodes are available", objects.nodes.len()))
+}
+
+/// Whether one pod at a time can mount a claim.
+fn is_one_pods(claim: &Value) -> bool {
+    let modes = claim["spec"]["accessModes"].as_array();
+    modes.is_some_and(|modes| modes.iter().any(|mode| mode == "ReadWriteOncePod"))
+}
+
+/// Whether another pod that has a node and is not over mounts a claim.
+fn is_mounted_elsewhere(pod: &Value, claim: &str, objects: &Objects) -> bool {
+    objects.pods.iter().any(|other| {
+        let is_over = ["Succeeded", "Failed"].contains(&text(other, "/status/phase"));
+        uid(other) != uid(pod)
+            && namespace(other) == namespace(pod)
+            && !text(other, "/spec/nodeName").is_empty()
+            && !is_over
+            && claims_of(other).any(|(_, mounted)| mounted == claim)
+    })
 }
 
 fn takes_pods(node: &Value) -> bool {
