@@ -524,6 +524,7 @@ fn restore_intent() {
             revision_bump: 1_000_000_000,
             keep_previous_seconds: 86_400,
             compared_cluster: Some("cdf818194e3a8c32".into()),
+            single_member: false,
         },
     );
 }

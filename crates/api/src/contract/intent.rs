@@ -40,6 +40,10 @@ pub struct RestoreIntent {
     /// route to that cluster, and to none that a further attempt of the same request restores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compared_cluster: Option<String>,
+    /// Whether one member restores the backup and the others join it afterwards, because only one node at a time can mount the
+    /// claim.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub single_member: bool,
 }
 
 /// Names of what is mounted for the download, in the namespace of the cluster.

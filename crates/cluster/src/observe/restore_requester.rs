@@ -161,6 +161,7 @@ mod tests {
             revision_bump: 0,
             keep_previous_seconds: 0,
             compared_cluster: None,
+            single_member: false,
         };
         assert!(!is_requested_by(None, &request), "it is gone");
         for (uid, deleted, status, wanted) in [

@@ -77,20 +77,24 @@ pub fn with_restore_size(observed: &ObservedCluster) -> Option<ObservedCluster> 
 /// The shape of the objects while a restore stands.
 pub fn adjust_layout(layout: &mut ObjectLayout, observed: &ObservedCluster, restore: &Restore) {
     let size = u16::from(restore.size);
-    let now = observed.set.as_ref().map_or(0, |set| set.replicas);
-    let may_come_back = !restore.committed;
-    // Whoever may have to come back keeps its pod.
-    let kept = if may_come_back { now } else { 0 };
     let highest = layout
         .voter_ordinals
         .last()
         .map_or(0, |ordinal| ordinal.replicas());
-    layout.replicas =
-        if restore.phase == Phase::RollingBack && await_restore::returns_to_waiting(observed, restore) {
-            0
-        } else {
-            size.max(kept).max(highest)
-        };
+    layout.replicas = match restore.phase {
+        Phase::RollingBack if await_restore::returns_to_waiting(observed, restore) => 0,
+        // The StatefulSet deletes no pod whose data would go with it before that is noted as the commit.
+        Phase::Stopping if is_uncommitted_ephemeral(observed, restore) => {
+            let now = observed.set.as_ref().map_or(0, |set| set.replicas);
+            size.max(now).max(highest)
+        }
+        // A pod mounts the volume of the backup for as long as it exists, even if it restores nothing. The old data of members
+        // without a pod stay on their volumes. The voters on the StatefulSet are those of before until the restored ones serve.
+        Phase::Stopping | Phase::Preparing | Phase::Committed => size,
+        // A member that was never recorded may hold old data as well.
+        Phase::RollingBack => size.max(highest).max(highest_with_volume(observed)),
+        _ => size.max(highest),
+    };
     layout.is_restoring = true;
     // What nobody ever served with may be what the restore is asked for.
     let spec_hash = observed.set.as_ref().and_then(|set| set.spec_hash.as_deref());
@@ -106,6 +110,13 @@ pub fn adjust_layout(layout: &mut ObjectLayout, observed: &ObservedCluster, rest
         None if restore.is_fetching() => FetchContainer::Unchanged,
         None => FetchContainer::Absent,
     };
+}
+
+/// How many pods it takes for each member that has a volume to have one.
+fn highest_with_volume(observed: &ObservedCluster) -> u16 {
+    let mut members = observed.members.iter().rev();
+    let highest = members.find(|(_, observed_member)| observed_member.claim.is_some());
+    highest.map_or(0, |(ordinal, _)| ordinal.replicas())
 }
 
 /// The restore that is asked for and may begin.
@@ -140,6 +151,7 @@ fn supersede(
             bump => bump,
         },
         keep_seconds: request.keep_previous_seconds,
+        size: if request.single_member { 1 } else { before.size },
         open: false,
         message: None,
         ..before.clone()
@@ -194,6 +206,7 @@ fn begin(view: &ClusterView<'_>, persisted: &mut PersistedState) -> Option<FlowD
         );
         return Some(FlowDecision::without_operation(Reason::Blocked, text));
     }
+    let size = if request.single_member { 1 } else { size };
     let previous_cluster = persisted.cluster;
     let mut restore = Restore {
         uid: request.uid.clone(),
@@ -324,6 +337,11 @@ fn restore_terms(observed: &ObservedCluster, restore: &Restore) -> RestoreTerms 
         revision_bump: restore.revision_bump,
         keep_seconds: restore.keep_seconds.max(asked),
     }
+}
+
+/// Whether the old data would go with the pods, and the old cluster can still come back.
+fn is_uncommitted_ephemeral(observed: &ObservedCluster, restore: &Restore) -> bool {
+    observed.desired.storage.is_ephemeral() && restore.previous_incarnation > 0 && !restore.committed
 }
 
 /// Whether the pods' template has this incarnation: a pod that is deleted before would come back as it was.

@@ -23,6 +23,7 @@ mod replace;
 mod restore;
 mod restore_ends;
 mod restore_props;
+mod restore_single;
 mod rollout;
 mod running_backup;
 mod scale;

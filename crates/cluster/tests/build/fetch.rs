@@ -32,6 +32,7 @@ fn spec_hash() -> RestoreIntent {
         revision_bump: 1_000,
         keep_previous_seconds: 60,
         compared_cluster: None,
+        single_member: false,
     }
 }
 

@@ -62,15 +62,6 @@ pub fn check_preconditions(
         );
         return Err((Reason::NoRoom, message));
     }
-    if observed.is_pvc_shared == Some(false) && cluster.member_count > 1 {
-        let message = format!(
-            "the PersistentVolumeClaim {} can be mounted on one node only, but {} members on several nodes need it: restore into one member (spec.size: 1 in the EtcdCluster {}) and scale out after the restore succeeded, or use a PersistentVolumeClaim with the access mode ReadWriteMany or ReadOnlyMany, or an object store",
-            source.location.claim().unwrap_or_default(),
-            cluster.member_count,
-            cluster.name
-        );
-        return Err((Reason::ClaimNotShared, message));
-    }
     let request = restore_request(observed, source, verified, writer.unwrap_or_default());
     Ok((request, describe_restore(observed, cluster, source, verified)))
 }
@@ -179,7 +170,13 @@ pub fn restore_request(
         revision_bump: observed.desired.revision_bump,
         keep_previous_seconds: observed.desired.keep_previous.as_secs(),
         compared_cluster: None,
+        single_member: is_single_node(observed),
     }
+}
+
+/// Whether only one node at a time can mount the PVC with the backup, so that one member restores it and the others join.
+fn is_single_node(observed: &ObservedRestore) -> bool {
+    observed.is_pvc_shared == Some(false)
 }
 
 /// Describes to the user what the restore will do.
@@ -217,6 +214,16 @@ fn describe_restore(
         .etcd_version
         .as_deref()
         .map_or_else(String::new, |version| format!(", etcd {version}"));
+    let others_join = is_single_node(observed) && cluster.member_count > 1;
+    let joins = if others_join {
+        format!(
+            " Only one node at a time can mount the PersistentVolumeClaim {}: {}-0 restores the backup, and the other members join once the restore has succeeded.",
+            source.location.claim().unwrap_or_default(),
+            cluster.name
+        )
+    } else {
+        String::new()
+    };
     if cluster.awaits_restore {
         let ephemeral = if cluster.is_ephemeral {
             " The data is ephemeral and is lost with the pods."
@@ -224,7 +231,7 @@ fn describe_restore(
             ""
         };
         return format!(
-            "{} (revision {}, {} keys, {}{writer}{age}) becomes the data of the {} members of EtcdCluster {}, which waits for it.{ephemeral}{alarms}{users}{safety_backup}",
+            "{} (revision {}, {} keys, {}{writer}{age}) becomes the data of the {} members of EtcdCluster {}, which waits for it.{joins}{ephemeral}{alarms}{users}{safety_backup}",
             source.object,
             verified.revision,
             verified.keys,
@@ -237,13 +244,18 @@ fn describe_restore(
     let old_data = if cluster.is_ephemeral {
         "The old data is ephemeral: it is lost when the pods stop, and cannot come back if the restore fails."
             .to_owned()
+    } else if others_join {
+        format!(
+            "The old data can be brought back until the restore is committed. After that {}-0 keeps its old data for {kept}, and the volumes of the other members are deleted when they join.",
+            cluster.name
+        )
     } else {
         format!(
             "The old data can be brought back until the restore is committed, and is kept on the volumes for {kept} after that."
         )
     };
     format!(
-        "{} (revision {}, {} keys, {}{writer}{age}) replaces all data of the {} members of EtcdCluster {}, which does not serve during the restore. Each volume needs {} of free space. {old_data}{alarms}{users}{safety_backup}",
+        "{} (revision {}, {} keys, {}{writer}{age}) replaces all data of the {} members of EtcdCluster {}, which does not serve during the restore. Each volume needs {} of free space.{joins} {old_data}{alarms}{users}{safety_backup}",
         source.object,
         verified.revision,
         verified.keys,

@@ -43,8 +43,6 @@ pub enum Reason {
     RevisionTooHigh,
     /// The volumes or the database quota are too small.
     NoRoom,
-    /// The PVC with the backup can be mounted on one node only.
-    ClaimNotShared,
     /// The cluster controller has not started the restore yet.
     NotBegun,
     /// The cluster was deleted or lost its status after the commit.
@@ -99,7 +97,6 @@ impl Reason {
             Self::NewerVersion => "NewerVersion",
             Self::RevisionTooHigh => "RevisionTooHigh",
             Self::NoRoom => "NoRoom",
-            Self::ClaimNotShared => "ClaimNotShared",
             Self::NotBegun => "NotBegun",
             Self::ClusterGone => "ClusterGone",
             Self::Restored => "Restored",

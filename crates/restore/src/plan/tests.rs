@@ -217,9 +217,8 @@ fn an_unsuitable_backup_is_refused_before_anything_is_changed() {
 }
 
 #[test]
-fn a_single_node_pvc_is_refused_for_several_members() {
+fn one_member_restores_from_a_single_node_pvc() {
     let mut observed = observed_restore();
-    observed.is_pvc_shared = Some(false);
     observed.source = Ok(Source {
         location: Location::Local {
             claim: "backups".to_owned(),
@@ -230,9 +229,19 @@ fn a_single_node_pvc_is_refused_for_several_members() {
     });
     reconcile(&mut observed);
     observed.jobs = vec![ended_job("back-v1", JobOutcome::Verified(Box::new(verified())))];
-    assert_eq!(plan(&observed).reason.as_str(), "ClaimNotShared");
+    for (is_shared, single_member) in [(None, false), (Some(true), false), (Some(false), true)] {
+        observed.is_pvc_shared = is_shared;
+        let request = requested(&plan(&observed));
+        assert_eq!(request.single_member, single_member, "{is_shared:?}");
+    }
+    let text = plan(&observed).state.plan.expect("a description");
+    assert!(
+        text.contains("orders-0 restores the backup") && text.contains("deleted when they join"),
+        "{text}"
+    );
     cluster(&mut observed).member_count = 1;
-    assert!(matches!(plan(&observed).request, RequestChange::Set(_)));
+    let text = plan(&observed).state.plan.expect("a description");
+    assert!(!text.contains("join"), "{text}");
 }
 
 #[test]

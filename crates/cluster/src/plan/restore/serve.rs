@@ -38,6 +38,9 @@ pub fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState, mut restor
     }
     let has_ready_stale_pods = has_ready_stale_pod(observed, persisted.incarnation);
     if has_quorum && !restore.open && !has_ready_stale_pods && may_admit_clients(view, &restore) {
+        if let Some(decision) = restart_only_voter(view, known, &restore) {
+            return keep(decision);
+        }
         restore.open = true;
         let text = format!("The EtcdRestore {}: clients are let in.", restore.name);
         persisted.restore = Some(restore);
@@ -73,13 +76,10 @@ pub fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState, mut restor
         restore.name
     );
     // Who is going may still answer, and is not there any more a moment later.
-    let mut going = observed.members.iter().filter(|(_, observed_member)| {
-        let pod = observed_member.pod.as_ref();
-        pod.is_some_and(|pod| pod.deleting.is_some())
-    });
-    if let Some((ordinal, _)) = going.next() {
+    let mut restored = restored_pods(observed, &restore);
+    if let Some((ordinal, _)) = restored.find(|(_, pod)| pod.deleting.is_some()) {
         let waits = vec![Blocker::member(
-            observed.name(*ordinal),
+            observed.name(ordinal),
             MemberProblem::PodTerminating,
         )];
         return FlowDecision::without_operation(Reason::Restoring, text).with_blockers(waits);
@@ -91,12 +91,10 @@ pub fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState, mut restor
         return FlowDecision::without_operation(Reason::Restoring, text).with_step(step);
     }
     // Whoever reads that it is over finds all of them at work, also in the eyes of the nodes.
-    let mut members = observed.members.iter();
-    let unready =
-        members.find(|(_, observed_member)| observed_member.pod.as_ref().is_some_and(|pod| !pod.ready));
-    if let Some((ordinal, _)) = unready {
+    let mut restored = restored_pods(observed, &restore);
+    if let Some((ordinal, _)) = restored.find(|(_, pod)| !pod.ready) {
         let waits = vec![Blocker::member(
-            observed.name(*ordinal),
+            observed.name(ordinal),
             MemberProblem::PodNotReady,
         )];
         return FlowDecision::without_operation(Reason::Restoring, text).with_blockers(waits);
@@ -219,6 +217,40 @@ pub fn delete_failed_fetch_pod(view: &ClusterView<'_>) -> Option<Step> {
             grace_period: GracePeriod::PodDefault,
         })
     })
+}
+
+/// The pods of the members that the restored cluster begins with. One of before may stay on a node that is lost.
+fn restored_pods<'a>(
+    observed: &'a ObservedCluster,
+    restore: &Restore,
+) -> impl Iterator<Item = (Ordinal, &'a Pod)> + use<'a> {
+    let ordinals = Ordinal::first_n(restore.size.into());
+    ordinals.filter_map(|ordinal| Some((ordinal, observed.member(ordinal).pod.as_ref()?)))
+}
+
+/// Re-creates the pod of the only voter before clients are let in: afterwards its restart would interrupt them.
+fn restart_only_voter(view: &ClusterView<'_>, known: &Known, restore: &Restore) -> Option<FlowDecision> {
+    let observed = view.observed;
+    let mut voters = known.voters();
+    let only_voter = voters.next().filter(|_| voters.next().is_none())?;
+    let ordinal = view.ordinal(only_voter)?;
+    let pod = observed.member(ordinal).pod.as_ref();
+    let pod = pod.filter(|pod| pod.fetch.is_some() && !observed.desired.storage.is_ephemeral())?;
+    let text = format!(
+        "The EtcdRestore {}: the only member restarts without what only the restore needed, before clients are let in.",
+        restore.name
+    );
+    let decision = FlowDecision::without_operation(Reason::Restoring, text);
+    // It may still answer, and is gone a moment later.
+    if pod.deleting.is_some() {
+        let terminating = Blocker::member(observed.name(ordinal), MemberProblem::PodTerminating);
+        return Some(decision.with_blockers(vec![terminating]));
+    }
+    let uid = pod.uid.clone();
+    Some(decision.with_step(Step::DeletePod {
+        pod: PodRef { ordinal, uid },
+        grace_period: GracePeriod::PodDefault,
+    }))
 }
 
 /// Deletes the next pod that still has what brought the backup; the leader's last, and after handing leadership on.

@@ -2,8 +2,8 @@
 
 use super::rollback::RollbackCause;
 use super::{
-    cannot_have_quorum, delete_stale_pod, is_template_new, is_withdrawn, rollback, stale_pods,
-    unconfirmed_stops,
+    cannot_have_quorum, delete_stale_pod, is_template_new, is_uncommitted_ephemeral, is_withdrawn, rollback,
+    stale_pods, unconfirmed_stops,
 };
 use crate::persisted_state::{PersistedState, Phase, Restore};
 use crate::plan::{ClusterView, FlowDecision, Reason};
@@ -21,9 +21,7 @@ pub fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState, mut restor
             restore.name
         ));
     }
-    let deletes_data_with_pods = observed.desired.storage.is_ephemeral() && restore.previous_incarnation > 0;
-    if deletes_data_with_pods
-        && !restore.committed
+    if is_uncommitted_ephemeral(observed, &restore)
         && stale_pods(observed, persisted.incarnation).next().is_some()
     {
         let text = format!(

@@ -31,6 +31,7 @@ pub fn restore_request(uid: &str) -> RestoreIntent {
         revision_bump: 1_000,
         keep_previous_seconds: 60,
         compared_cluster: None,
+        single_member: false,
     }
 }
 

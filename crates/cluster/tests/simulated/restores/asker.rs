@@ -33,6 +33,8 @@ pub struct Asked {
     sim: Simulation,
     name: String,
     uid: String,
+    /// The claim of a volume that one pod at a time can mount, if the backup lies there.
+    claim: Option<String>,
     /// What is to be restored.
     pub snapshot: Snapshot,
 }
@@ -56,7 +58,25 @@ impl Asked {
             sim: sim.clone(),
             name: name.to_owned(),
             uid: object["metadata"]["uid"].as_str().unwrap_or_default().to_owned(),
+            claim: None,
             snapshot,
+        }
+    }
+
+    /// The same of a backup on a volume that one pod at a time can mount.
+    pub fn on_volume(self, claim: &str) -> Self {
+        self.sim.fake().put_object(json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "metadata": {"name": claim, "namespace": NAMESPACE},
+            "spec": {
+                "accessModes": ["ReadWriteOncePod"], "resources": {"requests": {"storage": "1Gi"}},
+                "volumeName": format!("of-{claim}"),
+            },
+            "status": {"phase": "Bound"},
+        }));
+        Self {
+            claim: Some(claim.to_owned()),
+            ..self
         }
     }
 
@@ -66,7 +86,10 @@ impl Asked {
             uid: self.uid.clone(),
             name: self.name.clone(),
             store: StoreOrder::default(),
-            secrets: RestoreSecrets::default(),
+            secrets: RestoreSecrets {
+                claim: self.claim.clone(),
+                ..RestoreSecrets::default()
+            },
             object: ObjectFacts {
                 sha256: self.name.clone(),
                 ..ObjectFacts::default()
@@ -77,6 +100,7 @@ impl Asked {
             revision_bump: BUMP,
             keep_previous_seconds: KEPT.as_secs().unsigned_abs(),
             compared_cluster,
+            single_member: self.claim.is_some(),
         };
         let text = String::from_utf8(contract::write(&intent)).unwrap();
         self.sim.annotate("c", ANNOTATION_RESTORE, &text);

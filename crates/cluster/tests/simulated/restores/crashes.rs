@@ -115,3 +115,19 @@ fn a_restore_that_fails_is_rolled_back_wherever_the_operator_dies() {
         passings
     });
 }
+
+#[test]
+fn a_restore_by_one_member_is_rolled_back_wherever_the_operator_dies() {
+    at_every_call(|sim, nth| async move {
+        let (asked, _writers) = written(&sim).await;
+        let asked = asked.on_volume("backups");
+        let before = cluster_id(&sim);
+        corrupt(&sim, "c-0");
+        ask(&sim, &asked, nth);
+        asked.ends("RolledBack").await;
+        let passings = passings(&sim);
+        is_back(&sim, &before).await;
+        assert!(nth == 0 || sim.starts() == 2, "it did not die at {nth}");
+        passings
+    });
+}

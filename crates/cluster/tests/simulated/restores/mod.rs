@@ -4,6 +4,7 @@ mod asker;
 mod basic;
 mod crashes;
 pub mod lives;
+mod single;
 mod swaps;
 
 use std::time::Duration;

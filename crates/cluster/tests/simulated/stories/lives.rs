@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use etcd_operator_api::names::{ANNOTATION_ADOPT, ANNOTATION_DISCARD};
 use etcd_operator_testkit::simulation::{NAMESPACE, Simulation, run};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::{claims, cluster, plan, status};
+use super::{claims, cluster, is_quorum_lost, plan, status};
 use crate::{MINUTE, SECOND};
 
 #[test]
@@ -36,11 +36,6 @@ fn a_cluster_sleeps_and_wakes_with_its_data() {
         assert!(sim.ledger().verify(NAMESPACE, "c").await);
         sim.check();
     });
-}
-
-fn is_quorum_lost(status: &Value) -> bool {
-    let mut conditions = status["conditions"].as_array().into_iter().flatten();
-    conditions.any(|one| one["type"] == "QuorumLost" && one["status"] == "True")
 }
 
 #[test]

@@ -55,6 +55,12 @@ pub fn plan(sim: &Simulation) -> String {
     status(sim)["plan"].to_string()
 }
 
+/// Whether a status says that the quorum is lost.
+pub fn is_quorum_lost(status: &Value) -> bool {
+    let mut conditions = status["conditions"].as_array().into_iter().flatten();
+    conditions.any(|one| one["type"] == "QuorumLost" && one["status"] == "True")
+}
+
 /// What is under way, in one word.
 pub fn step(sim: &Simulation) -> String {
     let step = status(sim)["plan"]["step"]["kind"].clone();

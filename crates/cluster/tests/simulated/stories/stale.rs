@@ -31,6 +31,7 @@ fn ask(sim: &Simulation, uid: &str) {
         revision_bump: 0,
         keep_previous_seconds: 60,
         compared_cluster: None,
+        single_member: false,
     };
     let text = String::from_utf8(contract::write(&intent)).unwrap();
     sim.annotate("c", ANNOTATION_RESTORE, &text);

@@ -113,12 +113,6 @@ pub(super) const RESTORES: &[ReasonDoc] = &[
     ),
     reason(
         "Progressing",
-        "ClaimNotShared",
-        "False: the backup is on a volume that only one node can mount, and several members need it. Nothing was changed.",
-        "Set `spec.size` of the EtcdCluster to 1, and back to its old value after the restore. Or copy the backup to a volume with the access mode ReadWriteMany or ReadOnlyMany, or to an object store.",
-    ),
-    reason(
-        "Progressing",
         "NotBegun",
         "False: the restore was requested from the EtcdCluster and has not begun. If this persists, the conditions of the EtcdCluster say why.",
         "",
