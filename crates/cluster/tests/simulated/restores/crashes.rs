@@ -117,6 +117,21 @@ fn a_restore_that_fails_is_rolled_back_wherever_the_operator_dies() {
 }
 
 #[test]
+fn a_restore_by_one_member_ends_wherever_the_operator_dies() {
+    at_every_call(|sim, nth| async move {
+        let (asked, _writers) = written(&sim).await;
+        let asked = asked.on_volume("backups");
+        ask(&sim, &asked, nth);
+        asked.ends("Succeeded").await;
+        let passings = passings(&sim);
+        asked.served_by(3).await;
+        assert!(nth == 0 || sim.starts() == 2, "it did not die at {nth}");
+        sim.check();
+        passings
+    });
+}
+
+#[test]
 fn a_restore_by_one_member_is_rolled_back_wherever_the_operator_dies() {
     at_every_call(|sim, nth| async move {
         let (asked, _writers) = written(&sim).await;
