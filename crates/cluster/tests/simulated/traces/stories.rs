@@ -467,8 +467,7 @@ async fn on_a_lost_node_without_its_claim(sim: Simulation) {
     whole(&sim, 3).await;
 }
 
-/// A pod whose container ends again and again, as nobody looks after its member, is deleted by hand.
-/// A kubelet that hears late of the deletion starts the container once more.
+/// A pod whose container has just ended is deleted: a kubelet that hears late of it starts the container once more.
 async fn deleted_right_after_it_ended(sim: Simulation) {
     cluster(&sim, 3).await;
     for _ in 0..8 {
@@ -487,6 +486,7 @@ async fn deleted_right_after_it_ended(sim: Simulation) {
     }
 }
 
+/// A pod whose container ends again and again, as nobody looks after its member, is deleted by hand.
 async fn deleted_as_it_ends_again_and_again(sim: Simulation) {
     cluster(&sim, 3).await;
     for seconds in [2, 5, 12, 14, 16, 18, 25, 45] {
