@@ -148,8 +148,12 @@ async fn files_that_several_minor_versions_wrote_are_whole() -> Result<()> {
         let client = pod.serving().await?;
         let minor = version.number().rsplit_once('.').context("no patch")?.0;
         let target = format!("{minor}.0");
-        let enabled = pod.etcdctl(&["downgrade", "enable", &target]).await?;
-        ensure!(enabled.status.success(), "{enabled:?}");
+        // The earlier downgrade ends some time after the last member has restarted.
+        until("the downgrade is enabled", LIMIT, || async {
+            let enabled = pod.etcdctl(&["downgrade", "enable", &target]).await?;
+            Ok(enabled.status.success().then_some(()))
+        })
+        .await?;
         until("its files are of the lower minor version", LIMIT, || async {
             let status = client.status().await?;
             Ok((status.storage_version.as_ref() == Some(&target)).then_some(()))
