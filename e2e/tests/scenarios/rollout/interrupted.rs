@@ -176,6 +176,7 @@ pub async fn by_backup(stage: Arc<Stage>) -> Result<()> {
         })
         .await?;
     ensure!(kept(&pods, &tenant.pod_uids().await?) == 3, "a pod went");
+    bucket.store.heal().await?;
     restarting(&tenant).await?;
     backup
         .says(
