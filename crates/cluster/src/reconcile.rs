@@ -28,6 +28,7 @@ use etcd_operator_runtime::{
     report::Reporter,
     store::{Malformed, Store},
 };
+use jiff::SignedDuration;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Node, PersistentVolumeClaim, Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -451,14 +452,14 @@ enum Applied {
 
 /// Whether a rollout does something now. Whoever waits for its own members, its budget or its user keeps nobody else waiting.
 fn is_under_way(observed: &ObservedCluster, plan: &Plan) -> bool {
-    let current = plan
-        .persisted
-        .rollout
-        .as_ref()
-        .and_then(|rollout| rollout.current.as_ref());
-    let is_restarting = current.is_some_and(|current| {
+    let is_restarting = plan.persisted.rollout.as_ref().is_some_and(|rollout| {
+        let Some(current) = &rollout.current else {
+            return false;
+        };
         let pod = observed.member(current.ordinal).pod.as_ref();
-        pod.is_none_or(|pod| pod.uid != current.pod || pod.deleting.is_some())
+        // The copies may not show yet that its pod goes, while its etcd does not answer any more.
+        let has_just_begun = observed.now.duration_since(rollout.progressed_at) < PODS_SEEN_AFTER;
+        has_just_begun || pod.is_none_or(|pod| pod.uid != current.pod || pod.deleting.is_some())
     });
     let moves_template = plan
         .layout
@@ -496,6 +497,8 @@ fn can_go_without_objects(persisted: &PersistedState) -> bool {
     persisted.has_formed() && !persisted.restore.as_ref().is_some_and(Restore::is_active)
 }
 
+/// After what time the copies show that the pod of a restarted member goes.
+const PODS_SEEN_AFTER: SignedDuration = SignedDuration::from_secs(10);
 /// How soon to look again where nothing can be done: for a name that somebody else has, for definitions that drop the plan.
 const RETRY_LATER: Duration = Duration::from_secs(30);
 /// How soon to ask the API server again for what it has refused.
