@@ -6,11 +6,13 @@ use etcd_operator_api::condition::{self, Condition, ConditionType, Finding, Read
 use etcd_operator_api::refusal;
 use etcd_operator_etcd::policy::{self, Verdict};
 use etcd_operator_etcd::version::Version;
+use jiff::SignedDuration;
 
 use super::hibernation_exit::HibernationExit;
 use super::{StatusInputs, backups, events, rollout, step_failure};
 use crate::blocker::{self, Blocker};
 use crate::desired::Desired;
+use crate::observed_state::Ordinal;
 use crate::persisted_state::Restore;
 use crate::plan::{ClusterView, Plan, Reason, RolloutState, majority};
 
@@ -378,8 +380,22 @@ fn applied_finding(inputs: &StatusInputs<'_>, before: &[Condition]) -> Option<Fi
     }
 }
 
+/// How long a member that a rollout restarts has to answer again.
+const RESTART_PATIENCE: SignedDuration = SignedDuration::from_mins(2);
+
+/// Whether a rollout restarts the member at a place, and it has had no time to answer again.
+fn is_restarting(view: &ClusterView<'_>, plan: &Plan, ordinal: Ordinal) -> bool {
+    plan.persisted.rollout.as_ref().is_some_and(|rollout| {
+        let is_current = rollout
+            .current
+            .as_ref()
+            .is_some_and(|current| current.ordinal == ordinal);
+        is_current && view.observed.now.duration_since(rollout.progressed_at) < RESTART_PATIENCE
+    })
+}
+
 /// Whether fewer voters answer than it takes to decide, of those that were seen last. Whoever may still come after a sleep
-/// counts as if it answered.
+/// counts as if it answered, and so does one of one or two that a rollout restarts: the others could not do without it anyway.
 fn is_majority_silent(
     view: &ClusterView<'_>,
     plan: &Plan,
@@ -398,7 +414,8 @@ fn is_majority_silent(
     let answering = voters.iter().filter(|ordinal| {
         let is_excused =
             hibernation_exit.is_some_and(|hibernation_exit| hibernation_exit.excuses(view, **ordinal));
-        is_excused || view.observed.member(**ordinal).status().is_some()
+        let is_planned = voters.len() <= 2 && is_restarting(view, plan, **ordinal);
+        is_excused || is_planned || view.observed.member(**ordinal).status().is_some()
     });
     !voters.is_empty() && answering.count() < majority(voters.len())
 }

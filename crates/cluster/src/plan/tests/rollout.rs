@@ -734,3 +734,22 @@ fn a_surge_member_without_a_node_leaves_when_the_change_is_set_back_and_takes_a_
         assert_eq!(next.rollout == RolloutState::Complete, wanted == "as-asked");
     }
 }
+
+#[test]
+fn the_restart_of_an_only_member_is_no_lost_quorum_until_it_has_had_time_to_answer() {
+    for (size, second, expected) in [(1, 0, false), (1, 119, false), (1, 120, true), (3, 0, true)] {
+        let mut scene = template_changed(size);
+        let next = plan(&scene.observed);
+        assert!(matches!(next.step, Some(Step::RestartPod { .. })), "{next:?}");
+        scene.stored(&next);
+        let before = status_of(&scene);
+        for number in 0..u16::from(size) {
+            scene.gone(number);
+        }
+        scene.unknown();
+        scene.observed.now += SignedDuration::from_secs(second);
+        let lost = condition_of(&status_after(&scene, Some(before)), ConditionType::QuorumLost);
+        let is_lost = lost.is_some_and(|lost| lost.status == "True");
+        assert_eq!(is_lost, expected, "{size} members after {second} s");
+    }
+}
