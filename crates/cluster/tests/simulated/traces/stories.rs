@@ -9,6 +9,8 @@ use etcd_operator_testkit::gate::Side;
 use etcd_operator_testkit::simulation::{Fault, NAMESPACE, Simulation, run};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, DeleteParams};
 use serde_json::{Value, json};
 
 use super::look_on;
@@ -33,7 +35,7 @@ pub const PLAYED: [Story; 11] = [
 ];
 
 /// What happens on a bed only by chance, when much is asked of its machine.
-pub const BY_CHANCE: [Story; 18] = [
+pub const BY_CHANCE: [Story; 19] = [
     |sim| killed_again_and_again(sim).boxed(),
     |sim| ended_badly(sim, true).boxed(),
     |sim| ended_badly(sim, false).boxed(),
@@ -49,6 +51,7 @@ pub const BY_CHANCE: [Story; 18] = [
     |sim| given_up(sim).boxed(),
     |sim| given_up_unheard(sim).boxed(),
     |sim| given_up_unready(sim).boxed(),
+    |sim| given_up_and_taken_by_force(sim).boxed(),
     |sim| on_a_lost_node_without_its_claim(sim).boxed(),
     |sim| deleted_as_it_ends_again_and_again(sim).boxed(),
     |sim| deleted_right_after_it_ended(sim).boxed(),
@@ -451,6 +454,16 @@ async fn given_up_unready(sim: Simulation) {
     sim.inject("c", &Fault::GiveUp("c-1".to_owned()));
     tokio::time::sleep(20 * SECOND).await;
     sim.etcds().mend_all();
+    whole(&sim, 3).await;
+}
+
+/// A user who gives a member up does not wait for its pod to end.
+async fn given_up_and_taken_by_force(sim: Simulation) {
+    cluster(&sim, 3).await;
+    let pods: Api<Pod> = Api::default_namespaced(sim.fake().client(NAMESPACE));
+    sim.inject("c", &Fault::GiveUp("c-2".to_owned()));
+    let force = DeleteParams::default().grace_period(0);
+    pods.delete("c-2", &force).await.expect("its pod goes");
     whole(&sim, 3).await;
 }
 
