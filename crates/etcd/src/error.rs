@@ -50,7 +50,7 @@ pub enum Cause {
     #[error("alarm {0} is not known to this operator: disarm it with etcdctl alarm disarm")]
     UnknownAlarm(i32),
     /// An answer that etcd never gives.
-    #[error("an answer that cannot be: {0}")]
+    #[error("invalid response: {0}")]
     Malformed(String),
 }
 
@@ -153,8 +153,7 @@ impl Cause {
     fn class(&self) -> Class {
         match self {
             Self::Unreachable(_) | Self::Lost(_) | Self::NoAnswer(_) | Self::Malformed(_) => Class::Transient,
-            Self::Setup(_) => Class::Unauthorised,
-            Self::Tls(_) => Class::Tls,
+            Self::Setup(_) | Self::Tls(_) => Class::Tls,
             Self::Unsupported { .. } | Self::UnknownAlarm(_) => Class::Unsupported,
             Self::Rejected(rejection) => class_of(rejection),
         }
@@ -168,6 +167,7 @@ fn class_of(rejection: &Rejection) -> Class {
         | Rejection::LearnerNotReady
         | Rejection::TooManyLearners => Class::Waiting,
         Rejection::NoLeader
+        | Rejection::LoginExpired
         | Rejection::LeaderChanged
         | Rejection::TimedOut(_)
         | Rejection::Stopped

@@ -75,6 +75,9 @@ pub enum Rejection {
     /// A login while authentication is disabled.
     #[error("authentication is not enabled")]
     AuthenticationDisabled,
+    /// The member does not know the token of the login any more: it may have restarted since.
+    #[error("the login has expired")]
+    LoginExpired,
     /// This version cannot do it.
     #[error("this version of etcd cannot do that")]
     Unsupported,
@@ -121,15 +124,15 @@ const TEXTS: &[(&str, Rejection)] = &[
     ),
     ("not capable", Rejection::Unsupported),
     ("authentication is not enabled", Rejection::AuthenticationDisabled),
+    ("invalid auth token", Rejection::LoginExpired),
+    ("revision of auth store is old", Rejection::LoginExpired),
 ];
 
 /// What identity or rights are about.
 const AUTH: &[&str] = &[
     "user name is empty",
     "permission denied",
-    "invalid auth token",
     "authentication failed, invalid user ID or password",
-    "revision of auth store is old",
 ];
 
 /// What an answer means.
