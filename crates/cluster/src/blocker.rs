@@ -408,6 +408,7 @@ impl fmt::Display for Blocker {
             Self::MembershipUnknown(failure) => match failure {
                 MembershipFailure::NoTransport(why) => f.write_str(why),
                 MembershipFailure::Call(failure) => failure.fmt(f),
+                MembershipFailure::NoLeader { url } => write!(f, "{url} has no leader"),
                 MembershipFailure::OtherCluster { url, cluster } => {
                     write!(f, "{url} answers as a member of another etcd cluster, {cluster}")
                 }

@@ -167,6 +167,7 @@ pub async fn observe(
         membership: probes.membership.clone(),
         local_membership: probes.local_membership.clone(),
         alarms: probes.alarms.clone(),
+        alarms_failure: probes.alarms_failure.clone(),
         digests: probes.digests.clone(),
         replace: requested_replacement(cluster),
         server_certificate,

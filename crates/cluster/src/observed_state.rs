@@ -83,6 +83,8 @@ pub struct ObservedCluster {
     pub local_membership: BTreeMap<MemberId, Member>,
     /// The alarms of etcd that stand.
     pub alarms: BTreeSet<Alarm>,
+    /// Why they could not be read, although a member reports errors: there may be any.
+    pub alarms_failure: Option<CallFailure>,
     /// What members have at one revision; asked only while an alarm says that their data differ.
     pub digests: BTreeMap<MemberId, QueryResult<Digest>>,
     /// Why members do not accept the certificate of one of them, if so.
@@ -180,6 +182,11 @@ pub enum MembershipFailure {
     NoTransport(String),
     /// The call failed.
     Call(CallFailure),
+    /// The member follows nobody, so a majority of the voters is away or elects just now.
+    NoLeader {
+        /// Where.
+        url: String,
+    },
     /// A member of another etcd cluster answered.
     OtherCluster {
         /// Where.

@@ -39,6 +39,8 @@ pub struct MemberProbes {
     pub local_membership: BTreeMap<MemberId, Member>,
     /// The alarms that stand.
     pub alarms: BTreeSet<Alarm>,
+    /// Why they could not be read, although a member reports errors.
+    pub alarms_failure: Option<CallFailure>,
     /// What members have at one revision, where an alarm says that they differ.
     pub digests: BTreeMap<MemberId, QueryResult<Digest>>,
     /// Those that answered.
@@ -110,8 +112,12 @@ pub async fn probe_members(
         }
     };
     let alarms = match reader.and_then(|reader| connections.get(&reader)) {
-        Some(connection) if has_errors(members) => connection.alarms().await.unwrap_or_default(),
-        _ => BTreeSet::new(),
+        Some(connection) if has_errors(members) => connection.alarms().await,
+        _ => Ok(BTreeSet::new()),
+    };
+    let (alarms, alarms_failure) = match alarms {
+        Ok(alarms) => (alarms, None),
+        Err(error) => (BTreeSet::new(), Some(CallFailure::from(&error))),
     };
     let digests = match &membership {
         Membership::Known(_) if alarms.iter().any(|alarm| alarm.kind == AlarmKind::Corrupt) => {
@@ -123,6 +129,7 @@ pub async fn probe_members(
         membership,
         local_membership,
         alarms,
+        alarms_failure,
         digests,
         connections,
         reader,
@@ -339,11 +346,21 @@ async fn membership(
         .copied()
         .collect();
     readers.sort_by_key(|ordinal| (!leads(ordinal), *ordinal));
+    let has_leader = |ordinal: &Ordinal| {
+        let status = members.get(ordinal).and_then(ObservedMember::status);
+        status.is_some_and(|status| status.leader.is_some())
+    };
     let mut why = Vec::new();
     if let Transport::Unavailable(unavailable) = transport {
         why.push(MembershipFailure::NoTransport(unavailable.clone()));
     }
     for ordinal in readers {
+        // It would answer only after the whole timeout, in every pass, and other clusters would wait for that.
+        if !has_leader(&ordinal) {
+            let url = connections[&ordinal].url().to_string();
+            why.push(MembershipFailure::NoLeader { url });
+            continue;
+        }
         match connections[&ordinal].membership().await {
             etcd::Membership::Known(known) if persisted.cluster.is_none_or(|id| id == known.cluster) => {
                 return (Membership::Known(known), Some(ordinal));

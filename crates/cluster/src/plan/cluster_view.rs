@@ -168,7 +168,9 @@ impl<'a> ClusterView<'a> {
         };
         let of_membership = of_membership.iter().filter_map(|failure| match failure {
             MembershipFailure::Call(failure) => Some(failure),
-            MembershipFailure::NoTransport(_) | MembershipFailure::OtherCluster { .. } => None,
+            MembershipFailure::NoTransport(_)
+            | MembershipFailure::NoLeader { .. }
+            | MembershipFailure::OtherCluster { .. } => None,
         });
         let mut failures = of_status.chain(of_membership);
         failures.any(|failure| failure.class == CallClass::Unauthenticated)

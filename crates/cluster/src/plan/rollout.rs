@@ -314,6 +314,11 @@ pub fn decide(view: &ClusterView<'_>, known: &Known, persisted: &PersistedState)
     if has_corrupt_alarm || known.members.values().any(is_joining) || view.has_member_elsewhere(known) {
         return None;
     }
+    if observed.alarms_failure.is_some() {
+        return waits(
+            "A member reports errors, and etcd does not tell its alarms: no member restarts until it does.",
+        );
+    }
     if let Some(blocker) = gate::lying_image(view) {
         let text = "The image does not hold the version that the spec names.";
         return Some(FlowDecision::without_operation(Reason::Blocked, text).with_blockers(vec![blocker]));

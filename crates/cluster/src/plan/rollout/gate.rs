@@ -149,7 +149,7 @@ pub fn are_members_settled(view: &ClusterView<'_>, persisted: &PersistedState) -
         let now = observed.set.as_ref().and_then(|set| set.quota);
         kind == AlarmKind::NoSpace && quota(observed.desired.options.quota) > quota(now)
     };
-    if observed.alarms.iter().any(|alarm| !is_cured(alarm.kind)) {
+    if observed.alarms_failure.is_some() || observed.alarms.iter().any(|alarm| !is_cured(alarm.kind)) {
         return false;
     }
     let voters = known.voters().count();

@@ -15,7 +15,7 @@ use super::scene::{Scene, id, ordinal, waiting};
 use super::{line, plan, planned};
 use crate::blocker::{Blocker, BlockerReason, MemberProblem};
 use crate::desired::Storage;
-use crate::observed_state::{Container, StartDelay, Unschedulable, ended_container};
+use crate::observed_state::{CallFailure, Container, StartDelay, Unschedulable, ended_container};
 use crate::persisted_state::RestartedMember;
 use crate::plan::{Departure, PendingCause, Reason, RolloutState, Step};
 use crate::status::{StatusInputs, status, transitions};
@@ -747,9 +747,25 @@ fn the_restart_of_an_only_member_is_no_lost_quorum_until_it_has_had_time_to_answ
             scene.gone(number);
         }
         scene.unknown();
+        let gone = plan(&scene.observed);
+        scene.stored(&gone);
         scene.observed.now += SignedDuration::from_secs(second);
         let lost = condition_of(&status_after(&scene, Some(before)), ConditionType::QuorumLost);
         let is_lost = lost.is_some_and(|lost| lost.status == "True");
         assert_eq!(is_lost, expected, "{size} members after {second} s");
     }
+}
+
+#[test]
+fn no_member_restarts_while_etcd_does_not_tell_its_alarms() {
+    let mut scene = edited(3);
+    let failure = Some(CallFailure::from_text("no answer"));
+    scene.observed.alarms_failure = failure.clone();
+    let layout = plan(&scene.observed).layout.expect("a layout");
+    assert!(!layout.may_update_template());
+    let mut scene = template_changed(3);
+    scene.observed.alarms_failure = failure;
+    assert_eq!(planned(&scene), "RollingOut - -");
+    scene.observed.alarms_failure = None;
+    assert_eq!(planned(&scene), "RollingOut - restart c-1 (Evicted)");
 }

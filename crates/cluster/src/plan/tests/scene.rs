@@ -113,6 +113,7 @@ impl Scene {
             is_auth_enabled: None,
             membership: Membership::Unknown(vec![no_answer()]),
             local_membership: BTreeMap::new(),
+            alarms_failure: None,
             alarms: BTreeSet::new(),
             digests: BTreeMap::new(),
             server_certificate: None,
