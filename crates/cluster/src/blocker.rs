@@ -24,6 +24,8 @@ pub use reason::{BlockerReason, EndsBy};
 
 /// At most this much of an error is shown: in a status the hint after it must have room.
 const MAX_ERROR_CHARS: usize = 150;
+/// At most this much of a refused pod is shown: one that violates a Pod Security Standard is told in many words.
+const MAX_REFUSAL_CHARS: usize = 700;
 
 /// A fact that must change before the next step is safe.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -143,6 +145,11 @@ pub enum Blocker {
     EncryptionSwitched,
     /// Members keep their data in their pods, so none can be restarted.
     DataLivesWithPods,
+    /// The API server refuses the pods of the changed template.
+    PodRefused {
+        /// Its words.
+        message: String,
+    },
     /// The backup that comes before a newer minor version is not verified.
     BackupFirst {
         /// The `EtcdBackup`.
@@ -213,6 +220,7 @@ impl Blocker {
             Self::QuotaTooSmall { .. } => BlockerReason::QuotaTooSmall,
             Self::EncryptionSwitched => BlockerReason::EncryptionSwitched,
             Self::DataLivesWithPods => BlockerReason::DataLivesWithPods,
+            Self::PodRefused { .. } => BlockerReason::PodRefused,
             Self::BackupFirst { .. } => BlockerReason::BackupNotVerified,
             Self::MembershipUnknown(_) => BlockerReason::MembershipUnknown,
             Self::OtherClusterResponds(_) => BlockerReason::OtherClusterResponds,
@@ -400,6 +408,11 @@ impl fmt::Display for Blocker {
             ),
             Self::DataLivesWithPods => f.write_str(
                 "the members keep their data in their pods (storage.medium EmptyDir or Memory), and a cluster of one or two in this version of etcd cannot replace them one by one: set spec.size to 3 first, or set the change back",
+            ),
+            Self::PodRefused { message } => write!(
+                f,
+                "the API server would refuse the changed pods, so no member is restarted; correct the spec, or what refuses them: {}",
+                bounded(message.trim_end_matches('.'), MAX_REFUSAL_CHARS)
             ),
             Self::BackupFirst { backup, problem } => write!(
                 f,

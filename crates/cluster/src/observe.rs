@@ -32,8 +32,8 @@ use crate::build::{
 use crate::desired::Desired;
 use crate::next_version::next_version;
 use crate::observed_state::{
-    Claim, ObservedCluster, ObservedMember, ObservedStatefulSet, Ordinal, QueryResult, WantedTemplate,
-    kube_objects,
+    Claim, ObservedCluster, ObservedMember, ObservedStatefulSet, Ordinal, PodAdmission, QueryResult,
+    WantedTemplate, kube_objects,
 };
 use crate::persisted_state::{PersistedState, Rollout};
 use crate::plan::{ClusterView, is_next_minor, needs_cluster_version, outdated_pods};
@@ -174,6 +174,7 @@ pub async fn observe(
         unfenced: BTreeSet::new(),
         upgrade_backups: Vec::new(),
         running_backups: Vec::new(),
+        pod_admission: PodAdmission::NotAsked,
         desired,
     };
     let target = observed.desired.version(template_version.as_ref());

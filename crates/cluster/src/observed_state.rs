@@ -9,6 +9,7 @@ pub mod kube_objects;
 mod member;
 mod ordinal;
 mod permit_delivery;
+mod pod_admission;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,6 +30,7 @@ pub use external_text::{
 pub use member::{Claim, Container, End, EndCause, Fetch, FetchFailure, ObservedMember, Pod, QueryResult};
 pub use ordinal::Ordinal;
 pub use permit_delivery::PermitDelivery;
+pub use pod_admission::PodAdmission;
 
 use crate::blocker::Blocker;
 use crate::desired::Desired;
@@ -98,6 +100,9 @@ pub struct ObservedCluster {
     pub upgrade_backups: Vec<ObservedBackup>,
     /// Backups of the cluster that run; read only while members are to be restarted.
     pub running_backups: Vec<RunningBackup>,
+    /// Whether the API server would create the pods of the changed template; asked only if nothing else keeps the template from
+    /// changing.
+    pub pod_admission: PodAdmission,
 }
 
 /// The pod template that is asked for.

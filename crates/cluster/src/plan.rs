@@ -68,6 +68,8 @@ pub struct Plan {
     pub requeue_after: Duration,
     /// How far the current spec has come to the members.
     pub rollout: RolloutState,
+    /// Whether the pod template changes only if the API server would create its pods.
+    pub needs_dry_run: bool,
     /// Places at which this process takes over what another one began, until their pods have been touched.
     pub unfenced: BTreeSet<Ordinal>,
 }
@@ -380,8 +382,11 @@ pub fn plan(observed: &ObservedCluster) -> Plan {
     let rollout = rollout::state(&view, &persisted);
     let requeue_after =
         requeue::requeue_after(observed, &persisted, explanation.reason, step.is_some(), &rollout);
+    let layout = (!is_hands_off).then(|| ObjectLayout::new(&view, &persisted));
+    let moves_template = layout.as_ref().is_some_and(ObjectLayout::may_update_template);
     Plan {
-        layout: (!is_hands_off).then(|| ObjectLayout::new(&view, &persisted)),
+        needs_dry_run: moves_template && persisted.has_formed() && rollout::needs_dry_run(&view, &persisted),
+        layout,
         rollout,
         persisted,
         step,

@@ -2,6 +2,7 @@
 
 mod apply_objects;
 mod derived_cache;
+mod dry_run;
 mod objects;
 mod refused_spec;
 mod rollout_slots;
@@ -41,11 +42,12 @@ use crate::metrics::{ClusterMetrics, Readings, Sample};
 use crate::observe::{self, Observation, observe};
 use crate::observed_state::{ObservedCluster, Ordinal};
 use crate::persisted_state::{PersistedState, Restore};
-use crate::plan::{self, ObjectLayout, Plan, RolloutState, plan};
+use crate::plan::{self, ObjectLayout, Plan, RolloutState};
 use crate::ports::MemberClients;
 use crate::status::{self, StatusInputs};
 use apply_objects::{ApplyError, ObjectWriter};
 use derived_cache::DerivedCache;
+use dry_run::DryRuns;
 use objects::DesiredObjects;
 use rollout_slots::RolloutSlots;
 
@@ -105,6 +107,8 @@ pub struct Reconciler {
     derived: DerivedCache,
     /// Clusters whose members are being restarted.
     rollout_slots: RolloutSlots,
+    /// Changed pods that the API server does not admit.
+    dry_runs: DryRuns,
     /// What was read of each cluster, for the page of metrics.
     readings: Readings,
 }
@@ -119,6 +123,7 @@ impl Reconciler {
             latest: Latest::default(),
             unfenced: Arc::default(),
             derived: DerivedCache::default(),
+            dry_runs: DryRuns::default(),
             readings: Readings::default(),
         }
     }
@@ -158,6 +163,7 @@ impl Reconciler {
             self.readings.forget(key);
             self.set_unfenced(key, BTreeSet::new());
             self.derived.forget(key);
+            self.dry_runs.forget(key);
             self.rollout_slots.release(key);
             let serves = |bad: &Malformed| {
                 let by = bad.controlled_by.as_deref();
@@ -220,8 +226,8 @@ impl Reconciler {
                 return Ok(Wake::OnChange);
             }
         };
-        let observation = self.observe(key, cluster, desired).await?;
-        let plan = self.plan(key, &observation);
+        let mut observation = self.observe(key, cluster, desired).await?;
+        let plan = self.plan(key, cluster, &mut observation, image).await?;
         let build_inputs = objects::build_inputs(&plan, &observation, cluster.status.as_ref(), image);
         let wanted = build_inputs.map(|build_inputs| {
             self.derived
@@ -272,13 +278,22 @@ impl Reconciler {
     }
 
     /// Decides.
-    fn plan(&self, key: &ObjectKey, observation: &Observation) -> Plan {
-        let plan = plan(&observation.observed);
+    async fn plan(
+        &self,
+        key: &ObjectKey,
+        cluster: &EtcdCluster,
+        observation: &mut Observation,
+        image: &OperatorImage,
+    ) -> Result<Plan, Error> {
+        let plan = self
+            .plan_with_dry_run(key, cluster, observation, image)
+            .await
+            .inspect_err(|_| self.rollout_slots.release(key))?;
         if !is_under_way(&observation.observed, &plan) {
             self.rollout_slots.release(key);
         }
         self.set_unfenced(key, plan.unfenced.clone());
-        plan
+        Ok(plan)
     }
 
     /// What the status tells besides the plan, before anything is applied.

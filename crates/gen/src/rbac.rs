@@ -113,6 +113,15 @@ pub const RIGHTS: &[Permission] = &[
     },
     Permission {
         group: "",
+        resources: &["pods"],
+        verbs: &["create"],
+        scope: Scope::Watched,
+        selector: Selector::Any,
+        part: CLUSTER,
+        why: "Before the operator restarts members with a changed pod template, it asks the API server in a dry run whether it accepts the changed pods. Kubernetes has no right for dry runs alone. The operator creates no pod itself.",
+    },
+    Permission {
+        group: "",
         resources: &["pods/eviction"],
         verbs: &["create"],
         scope: Scope::Watched,

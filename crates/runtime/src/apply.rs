@@ -195,6 +195,22 @@ impl Applier {
         }
     }
 
+    /// Asks the API server in a dry run whether it would create this object; nothing is stored. It judges the content of an
+    /// object before it looks whether one of this name exists, so one that exists does not matter.
+    pub async fn dry_run_create<K: Writable>(&self, desired: &K) -> Result<(), Error> {
+        let target = Target::for_object(desired, "dry-run the creation of");
+        let body = serde_json::to_vec(desired).map_err(|error| target.unwritable_error(error.to_string()))?;
+        let params = PostParams {
+            dry_run: true,
+            field_manager: Some(self.manager.to_owned()),
+        };
+        let request = target.build(target.request().create(&params, body))?;
+        match self.send::<IgnoredAny>(&target, request).await {
+            Err(error) if error.is_already_exists() => Ok(()),
+            answer => answer.map(drop),
+        }
+    }
+
     /// Deletes the object with this UID, whatever its version; another object of the same name is a conflict. An object
     /// that no longer exists is no error.
     ///

@@ -62,6 +62,12 @@
 - apiGroups:
   - ""
   resources:
+  - pods
+  verbs:
+  - create
+- apiGroups:
+  - ""
+  resources:
   - pods/eviction
   verbs:
   - create

@@ -121,6 +121,8 @@ reasons! {
         "If none comes, `kubectl describe statefulset` shows why.";
     PodNotReady(Waiting): "The pod of a member is not ready.",
         "Nothing, unless it lasts. Then look at the log of the pod.";
+    PodRefused(User): "The API server would refuse the changed pods, for example because of Pod Security, an admission webhook or policy, a LimitRange, or a missing ServiceAccount or PriorityClass. No member is restarted.",
+        "Correct the spec, or what refuses the pods: the message has the words of the API server, which is asked again every half minute. A policy about who creates pods must allow the ServiceAccount of the operator, which asks in a dry run.";
     PodTerminating(Waiting): "The pod of a member is being deleted.",
         "Nothing, unless it lasts. Then look at its node.";
     PodUnschedulable(User): "The scheduler finds no node for the pod of a member.",

@@ -1,4 +1,4 @@
-//! Recognizes text of other programs (kernel, kubelet, scheduler, etcd) and turns it into types. Nothing else in this crate
+//! Recognizes text of other programs (kernel, API server, kubelet, scheduler, etcd) and turns it into types. Nothing else in this crate
 //! decides by wording.
 
 use std::collections::BTreeSet;
@@ -175,6 +175,39 @@ pub fn is_volume_unreachable(message: &str) -> bool {
     let is_conflict = |reason: &str| CONFLICTS.iter().any(|words| reason.contains(words));
     let mut reasons = reasons.split(", ").peekable();
     is_conflict(message) && reasons.all(|reason| is_conflict(reason) || reason.contains(CONTROL_PLANE_TAINT))
+}
+
+/// What a refusal of a pod's creation is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PodRefusal {
+    /// A ResourceQuota is used up, or not counted yet. The API server asks it last, so nothing else refuses the pod.
+    Quota,
+    /// The user may not create pods at all.
+    Sender,
+    /// An admission webhook does not support dry runs.
+    DryRun,
+    /// The pod itself.
+    Pod,
+}
+
+/// What the API server's refusal of a pod's creation is about.
+pub fn pod_refusal(message: &str) -> PodRefusal {
+    // A new quota counts nothing yet.
+    const QUOTA: [&str; 2] = [
+        " is forbidden: exceeded quota: ",
+        " is forbidden: status unknown for quota: ",
+    ];
+    if QUOTA.iter().any(|words| message.contains(words)) {
+        PodRefusal::Quota
+    } else if message.starts_with("pods is forbidden: User ")
+        && message.contains(" cannot create resource \"pods\" in API group ")
+    {
+        PodRefusal::Sender
+    } else if message.starts_with("admission webhook ") && message.ends_with(" does not support dry run") {
+        PodRefusal::DryRun
+    } else {
+        PodRefusal::Pod
+    }
 }
 
 /// A container that has ended, read from its exit code and its last lines.

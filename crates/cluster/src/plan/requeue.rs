@@ -30,6 +30,7 @@ pub fn requeue_after(
                         | PendingCause::Authentication
                         | PendingCause::ClusterVersion
                         | PendingCause::StorageVersion
+                        | PendingCause::DryRun { .. }
                 )
             ) =>
         {

@@ -17,12 +17,12 @@ use etcd_operator_etcd::status::AlarmKind;
 use super::bootstrap::has_other_spec_hash;
 use super::{ClusterView, FlowDecision, PodRef, Reason, Step, diagnose, formed, remove, replace};
 use crate::blocker::{Blocker, MemberProblem};
-use crate::observed_state::{Container, ObservedCluster, ObservedMember, Ordinal, Pod};
+use crate::observed_state::{Container, ObservedCluster, ObservedMember, Ordinal, Pod, PodAdmission};
 use crate::pending_operation::{Cause, Operation};
 use crate::persisted_state::{PersistedState, RestartedMember, Restore, Rollout};
 
 pub use backup_first::{BackupFirst, BackupRequest};
-pub use gate::{DEFAULT_QUOTA, may_update_template};
+pub use gate::{DEFAULT_QUOTA, may_update_template, needs_dry_run};
 pub use minor::{
     is_next_minor, is_template_behind, member_versions, must_keep_minor, needs_cluster_version,
     wait_before_last,
@@ -77,6 +77,11 @@ pub enum PendingCause {
         /// The name of the `EtcdBackup`.
         name: String,
     },
+    /// The API server could not say whether it would create the changed pods.
+    DryRun {
+        /// What failed.
+        message: String,
+    },
 }
 
 /// How a restarted pod goes.
@@ -114,6 +119,19 @@ pub fn state(view: &ClusterView<'_>, persisted: &PersistedState) -> RolloutState
     }
     if observed.desired.size.get() == 0 {
         return RolloutState::Pending(PendingCause::Hibernated);
+    }
+    match &observed.pod_admission {
+        PodAdmission::Refused { message } => {
+            return RolloutState::Blocked(Blocker::PodRefused {
+                message: message.clone(),
+            });
+        }
+        PodAdmission::Unknown { message } => {
+            return RolloutState::Pending(PendingCause::DryRun {
+                message: message.clone(),
+            });
+        }
+        PodAdmission::NotAsked | PodAdmission::Admitted | PodAdmission::NotSupported { .. } => {}
     }
     if let Some((member, problem)) = stalled_member(view, rollout) {
         return RolloutState::Stalled { member, problem };

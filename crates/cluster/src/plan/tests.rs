@@ -17,6 +17,7 @@ mod hibernation_exit;
 mod life;
 mod lives;
 mod minor_upgrade;
+mod pod_admission;
 mod properties;
 mod readiness;
 mod replace;

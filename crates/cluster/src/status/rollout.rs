@@ -4,6 +4,7 @@ use etcd_operator_api::EtcdClusterStatus;
 use etcd_operator_api::cluster::{MemberStatus, RefusedStep, RolloutMember};
 use etcd_operator_api::condition::{self, ConditionType, Finding, Truth};
 use etcd_operator_api::names::ANNOTATION_RESTART;
+use etcd_operator_api::refusal::bounded;
 use etcd_operator_etcd::version::Version;
 use etcd_operator_runtime::events::Severity;
 
@@ -21,6 +22,9 @@ const ROLLING_OUT: &str = "RollingOut";
 const STALLED: &str = "Stalled";
 /// The reason while the user must act, or the API server refuses the next step.
 const BLOCKED: &str = "Blocked";
+
+/// At most this much of a failed dry run is shown.
+const MAX_DRY_RUN_CHARS: usize = 300;
 
 /// Whether every member runs the current spec. `refused` is the API server's refusal of the next step.
 pub fn finding(
@@ -133,6 +137,10 @@ pub fn pending_text(view: &ClusterView<'_>, plan: &Plan, inputs: &StatusInputs<'
         }
         RolloutState::Pending(PendingCause::Backup { name }) => format!(
             "{changes}: waiting for a verified backup of EtcdBackup {name}, which comes before a newer minor version."
+        ),
+        RolloutState::Pending(PendingCause::DryRun { message }) => format!(
+            "{changes}: waiting for the API server to say whether it accepts the changed pods, which it could not: {}.",
+            bounded(message.trim_end_matches('.'), MAX_DRY_RUN_CHARS)
         ),
         RolloutState::OnDelete if outdated.is_empty() => {
             format!("{changes}: the pod template changes now.")

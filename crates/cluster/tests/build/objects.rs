@@ -1,7 +1,7 @@
 //! Services, StatefulSet, budget and claims.
 
 use etcd_operator_cluster::build::{
-    StateAnnotations, budget_voters, build, claim, claim_name, member_labels, member_name,
+    StateAnnotations, budget_voters, build, claim, claim_name, member_labels, member_name, pod_of_set,
 };
 use etcd_operator_cluster::persisted_state::{Phase, Restore};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
@@ -438,5 +438,38 @@ fn members_pods_and_claims_are_named_after_the_cluster() {
     assert_eq!(
         member_labels(&name, 2).get("etcd_node").map(String::as_str),
         Some("orders-2")
+    );
+}
+
+#[test]
+fn the_pod_of_a_set_is_the_one_that_its_controller_makes() {
+    let all = objects(&json!({"size": 3, "storage": {"size": "1Gi"}}));
+    let pod = value(&pod_of_set(&all.members, "set-uid", 2));
+    let metadata = &pod["metadata"];
+    assert_eq!(
+        (&metadata["name"], &metadata["namespace"]),
+        (&json!("orders-2"), &json!("shop"))
+    );
+    assert_eq!(
+        metadata["ownerReferences"],
+        json!([{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "orders", "uid": "set-uid", "controller": true}])
+    );
+    let template = value(&all.members.spec.template);
+    let mut labels = template["metadata"]["labels"].clone();
+    labels["statefulset.kubernetes.io/pod-name"] = json!("orders-2");
+    labels["apps.kubernetes.io/pod-index"] = json!("2");
+    assert_eq!(metadata["labels"], labels);
+    assert_eq!(metadata["annotations"], template["metadata"]["annotations"]);
+    let spec = &pod["spec"];
+    assert_eq!(
+        (&spec["hostname"], &spec["subdomain"]),
+        (&json!("orders-2"), &json!("orders"))
+    );
+    assert_eq!(spec["containers"], template["spec"]["containers"]);
+    let volumes = spec["volumes"].as_array().expect("volumes");
+    let data: Vec<_> = volumes.iter().filter(|volume| volume["name"] == "data").collect();
+    assert_eq!(
+        data,
+        [&json!({"name": "data", "persistentVolumeClaim": {"claimName": "data-orders-2"}})]
     );
 }

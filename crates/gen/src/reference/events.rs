@@ -83,6 +83,12 @@ pub(super) const EVENTS: &[ReasonDoc] = &[
     ),
     reason(
         "EtcdCluster",
+        "PodsNotChecked",
+        "Warning: a rollout starts although the API server was not asked whether it accepts the changed pods.",
+        "If the message says that the operator may not create pods, install the Roles of this version. Otherwise make the webhook that it names support dry runs.",
+    ),
+    reason(
+        "EtcdCluster",
         "MemberRestarted",
         "The pod of a member was evicted or deleted, so that it starts with the changed pod template.",
         "",

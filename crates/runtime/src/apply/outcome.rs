@@ -1,5 +1,7 @@
 //! How a write ended: its success, or why it did not happen or may not have happened.
 
+use kube::core::Status;
+
 use super::CALL_TIMEOUT;
 use crate::error::{Class, Classified};
 use crate::fence::NotLeading;
@@ -93,6 +95,23 @@ impl Error {
             return false;
         };
         *verb == "evict" && matches!(&**source, kube::Error::Api(status) if matches!(status.code, 429 | 500))
+    }
+
+    /// Whether another object of this name exists.
+    pub(super) fn is_already_exists(&self) -> bool {
+        self.status()
+            .is_some_and(|status| status.code == 409 && status.reason == "AlreadyExists")
+    }
+
+    /// The answer of the API server, if it gave one.
+    pub fn status(&self) -> Option<&Status> {
+        match self {
+            Self::Api { source, .. } => match &**source {
+                kube::Error::Api(status) => Some(status),
+                _ => None,
+            },
+            _ => None,
+        }
     }
 
     /// Whether the object has changed since it was observed.

@@ -231,6 +231,29 @@ async fn create_leaves_an_existing_object_unchanged() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_dry_run_creates_nothing_and_takes_an_existing_object_for_admitted() {
+    let exists = json!({"kind": "Status", "status": "Failure", "code": 409, "reason": "AlreadyExists"});
+    let server = Server::scripted([
+        Reply::ok(json!(pod("Pending"))),
+        Reply::Json(409, exists),
+        Reply::error(409, "a quota was changed meanwhile"),
+        Reply::error(403, "no right"),
+    ]);
+    let applier = applier(&server);
+    let desired = pod("Pending");
+    applier.dry_run_create(&desired).await.unwrap();
+    applier.dry_run_create(&desired).await.unwrap();
+    for code in [409, 403] {
+        let refused = applier.dry_run_create(&desired).await.unwrap_err();
+        assert_eq!(refused.status().map(|status| status.code), Some(code));
+    }
+    for call in server.calls() {
+        assert_eq!(call.method, "POST");
+        assert!(call.uri.contains("dryRun=All"), "{}", call.uri);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_delete_names_the_uid_and_version_of_the_observed_object() {
     let replies = [
         Reply::ok(json!({"kind": "Status"})),

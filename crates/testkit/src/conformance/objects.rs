@@ -169,6 +169,9 @@ pub(super) async fn a_dry_run_changes_nothing(w: Wire) -> Outcome {
         .post(&w.map(""), &map("a", &json!({"k": "v"})))
         .await?
         .expect(201)?;
+    w.post(&dry(w.map("")), &map("a", &json!({"k": "v"})))
+        .await?
+        .refused(409, "AlreadyExists")?;
     let patched = w
         .patch(As::Merge, &dry(w.map("a")), &json!({"data": {"k": "w"}}))
         .await?

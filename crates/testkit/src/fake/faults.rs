@@ -9,6 +9,8 @@ use super::route::{Route, Verb};
 pub enum Fault {
     /// The server answers with this code and does nothing.
     Status(u16),
+    /// The server refuses the request with this code and message, as admission does, and does nothing.
+    Refuse(u16, String),
     /// The server answers 429 with `Retry-After` in seconds and does nothing.
     TooManyRequests(u32),
     /// The request reaches the server only after this time; further rules still apply.

@@ -147,6 +147,9 @@ async fn resource(
         })),
         (Err(Unread::Failed(failure)), _) => respond(Err(*failure)),
         (Ok(_), Some(Fault::Status(code))) => respond(Err(injected(*code))),
+        (Ok(_), Some(Fault::Refuse(code, message))) => {
+            respond(Err(Failure::new(*code, injected_words(*code).0, message.clone())))
+        }
         (Ok(_), Some(Fault::TooManyRequests(seconds))) => respond(Err(injected(429).retry_after(*seconds))),
         (Ok(ask), _) if ask.route.verb == Verb::Watch => watch(&shared, ask),
         (Ok(ask), _) => {
@@ -241,7 +244,13 @@ fn dispatch(state: &mut State, ask: &Ask) -> Result<Reply, Failure> {
 }
 
 fn injected(code: u16) -> Failure {
-    let (reason, message) = match code {
+    let (reason, message) = injected_words(code);
+    Failure::new(code, reason, message)
+}
+
+/// The reason and the message of a failure with this code.
+fn injected_words(code: u16) -> (&'static str, &'static str) {
+    match code {
         409 => (
             "Conflict",
             "the object has been modified; please apply your changes to the latest version",
@@ -260,8 +269,7 @@ fn injected(code: u16) -> Failure {
             "InternalError",
             "an error on the server has prevented the request from succeeding",
         ),
-    };
-    Failure::new(code, reason, message)
+    }
 }
 
 fn respond(answered: Result<Reply, Failure>) -> Answer {

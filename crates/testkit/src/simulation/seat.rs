@@ -261,6 +261,7 @@ impl Watched {
         match fault {
             Some(Fault::LoseRequest) => Err(broken()),
             Some(Fault::TooManyRequests(_)) => Ok(Some(Fault::Status(429))),
+            Some(Fault::Refuse(code, _)) => Ok(Some(Fault::Status(code))),
             fault => Ok(fault),
         }
     }

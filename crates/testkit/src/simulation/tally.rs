@@ -141,6 +141,7 @@ pub(crate) fn name(route: Option<&Route>, sent: &Value) -> String {
         ("pods", "", Verb::Delete) if is_forced(sent) => "ForceDeletePod".to_owned(),
         ("pods", "", Verb::Delete) => "DeletePod".to_owned(),
         ("pods", "eviction", Verb::Create) => "EvictPod".to_owned(),
+        ("pods", "", Verb::Create) => "DryRunPod".to_owned(),
         ("persistentvolumeclaims", "", Verb::Delete) => "DeleteClaim".to_owned(),
         ("pods", _, verb) if verb.writes() => match annotation(ANNOTATION_PERMIT).map(mode) {
             Some(mode) => format!("Permit {mode}"),

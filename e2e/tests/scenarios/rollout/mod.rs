@@ -7,6 +7,7 @@ mod held;
 mod interrupted;
 mod many;
 mod quota;
+mod refused;
 mod restart;
 mod restored;
 mod strategy;
@@ -45,12 +46,20 @@ const GATE: [Scenario; 1] = [shared!(
 )];
 
 /// The rest, for their time.
-const FULL: [Scenario; 21] = [
+const FULL: [Scenario; 23] = [
     shared!(
         "an_image_that_cannot_be_pulled_stops_at_one_member_and_is_corrected",
         broken::image
     ),
     shared!("members_restart_on_request", restart::on_request),
+    shared!(
+        "pods_that_a_limit_range_refuses_touch_no_member",
+        refused::by_limit_range
+    ),
+    shared!(
+        "pods_that_pod_security_refuses_touch_no_member",
+        refused::by_a_name_and_by_pod_security
+    ),
     shared!(
         "flags_resources_and_environment_change_in_one_rollout",
         change::settings

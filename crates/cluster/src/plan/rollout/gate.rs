@@ -7,6 +7,7 @@ use etcd_operator_etcd::version::Minor;
 
 use super::{BackupFirst, backup_first, minor, stuck, surge, voter_problem};
 use crate::blocker::Blocker;
+use crate::observed_state::PodAdmission;
 use crate::persisted_state::{PersistedState, Restore};
 use crate::plan::{ClusterView, majority};
 
@@ -24,18 +25,40 @@ pub fn may_update_template(view: &ClusterView<'_>, persisted: &PersistedState) -
     if !is_change_wanted(view, persisted) {
         return false;
     }
-    // Members could start with no other one.
+    must_update_at_once(view) || (are_members_prepared(view, persisted) && is_pod_admitted(view))
+}
+
+/// Whether nothing but the API server's dry run of the changed pod keeps the pod template from changing. Members that need the
+/// change to start at all do not wait for it: a refused pod is no worse than theirs.
+pub fn needs_dry_run(view: &ClusterView<'_>, persisted: &PersistedState) -> bool {
+    is_change_wanted(view, persisted) && !must_update_at_once(view) && are_members_prepared(view, persisted)
+}
+
+/// Whether members may start with no other pod template than the changed one.
+fn must_update_at_once(view: &ClusterView<'_>) -> bool {
     if minor::is_return_asleep(view) || minor::is_template_behind(view) {
         return true;
     }
-    // A newer minor version that is not sure to work helps no member.
+    // A newer minor version that is not sure to work helps no member. Else a member that does not start may need the change,
+    // and others may need that member.
+    !minor::is_next_minor(view)
+        && (stuck::stuck_pods(view).next().is_some() || is_unserved_without_quorum(view))
+}
+
+/// Whether the members can be restarted with another pod template, but for what the API server says to that.
+fn are_members_prepared(view: &ClusterView<'_>, persisted: &PersistedState) -> bool {
     if minor::is_next_minor(view) {
         return may_change_minor(view, persisted) && backup_first::state(view, persisted).is_done();
     }
-    // A member that does not start may need the change, and others may need that member.
-    stuck::stuck_pods(view).next().is_some()
-        || is_unserved_without_quorum(view)
-        || (view.observed.wanted.has_slot && are_members_settled(view, persisted))
+    view.observed.wanted.has_slot && are_members_settled(view, persisted)
+}
+
+/// Whether the API server would create the pods of the changed template, as far as it was asked.
+fn is_pod_admitted(view: &ClusterView<'_>) -> bool {
+    match &view.observed.pod_admission {
+        PodAdmission::NotAsked | PodAdmission::Admitted | PodAdmission::NotSupported { .. } => true,
+        PodAdmission::Refused { .. } | PodAdmission::Unknown { .. } => false,
+    }
 }
 
 /// How far the backup is that comes before a newer minor version, while nothing else keeps the pod template from changing.

@@ -14,7 +14,8 @@ use serde_json::json;
 use crate::desired::desired;
 use crate::observed_state::{
     CallFailure, Claim, Container, Membership, MembershipFailure, ObservedCluster, ObservedMember,
-    ObservedStatefulSet, Ordinal, Pod, QueryResult, StartDelay, WantedTemplate, ended_container,
+    ObservedStatefulSet, Ordinal, Pod, PodAdmission, QueryResult, StartDelay, WantedTemplate,
+    ended_container,
 };
 use crate::persisted_state::{LastKnownIndex, MemberRecord, PersistedState, Rollout};
 use crate::plan::{GracePeriod, Plan, Step};
@@ -121,6 +122,7 @@ impl Scene {
             unfenced: BTreeSet::new(),
             upgrade_backups: Vec::new(),
             running_backups: Vec::new(),
+            pod_admission: PodAdmission::NotAsked,
         };
         Self {
             observed,

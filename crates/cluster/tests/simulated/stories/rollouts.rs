@@ -1,6 +1,7 @@
 //! Changes of the spec on their way to running members, while clients write.
 
 use etcd_operator_api::names::ANNOTATION_RESTART;
+use etcd_operator_testkit::fake::{Call, Fault, Mark, Matching, Verb};
 use etcd_operator_testkit::gate::Side;
 use etcd_operator_testkit::machine::MISREADING_REPOSITORY;
 use etcd_operator_testkit::simulation::{NAMESPACE, Simulation, run};
@@ -313,4 +314,104 @@ fn two_budgets_on_one_pod_block_the_rollout_by_name_until_one_is_deleted() {
         is_rolled_out(&sim, 3, "1").await;
         ends_well(&sim).await;
     });
+}
+
+/// Requests to create pods.
+fn pod_creations() -> Matching {
+    Matching::any()
+        .verb(Verb::Create)
+        .resource("pods")
+        .subresource("")
+}
+
+fn dry_runs(sim: &Simulation, since: Mark) -> usize {
+    let calls = sim.fake().calls_since(since);
+    let is_dry_run =
+        |call: &&Call| call.verb == Verb::Create && call.resource == "pods" && call.subresource.is_empty();
+    calls.iter().filter(is_dry_run).count()
+}
+
+#[test]
+fn a_change_whose_pods_the_api_server_refuses_touches_nobody_until_it_accepts_them() {
+    run(30, |sim| async move {
+        cluster(&sim, 3).await;
+        let _writers = sim.write("c", 2, SECOND);
+        let before = uids(&sim);
+        let set = || sim.fake().get_object("apps/v1", "StatefulSet", NAMESPACE, "c");
+        let template = set().map(|set| set["spec"]["template"].clone());
+        let words = "pods \"c-0\" is forbidden: violates PodSecurity \"restricted:latest\"";
+        let refusal = Fault::Refuse(403, words.to_owned());
+        sim.fake().fault(pod_creations(), refusal, u32::MAX);
+        let mark = sim.fake().mark();
+        change(&sim, "1");
+        sim.expect("it is blocked", 2 * MINUTE, |sim| {
+            condition(sim, "RolledOut") == ("False".to_owned(), "Blocked".to_owned())
+                && super::plan(sim).contains("PodRefused")
+        })
+        .await;
+        assert!(
+            status(&sim)["conditions"]
+                .to_string()
+                .contains("violates PodSecurity")
+        );
+        tokio::time::sleep(10 * MINUTE).await;
+        assert_eq!(uids(&sim), before);
+        assert_eq!(set().map(|set| set["spec"]["template"].clone()), template);
+        let asked = dry_runs(&sim, mark);
+        assert!((10..=22).contains(&asked), "asked {asked} times in ten minutes");
+        sim.fake().clear_faults();
+        is_rolled_out(&sim, 3, "1").await;
+        let mark = sim.fake().mark();
+        tokio::time::sleep(5 * MINUTE).await;
+        assert_eq!(dry_runs(&sim, mark), 0, "nothing changes");
+        ends_well(&sim).await;
+    });
+}
+
+#[test]
+fn a_full_quota_and_a_missing_right_hold_no_rollout_up_and_a_broken_webhook_does_until_it_answers() {
+    for (seed, code, words, times) in [
+        (
+            31,
+            403,
+            "pods \"c-0\" is forbidden: exceeded quota: q, requested: pods=1, used: pods=3, limited: pods=3",
+            1,
+        ),
+        (
+            32,
+            403,
+            "pods is forbidden: User \"operator\" cannot create resource \"pods\" in API group \"\" in the namespace \"default\"",
+            1,
+        ),
+        (
+            33,
+            500,
+            "Internal error occurred: failed calling webhook \"w\"",
+            3,
+        ),
+    ] {
+        run(seed, |sim| async move {
+            cluster(&sim, 3).await;
+            let _writers = sim.write("c", 2, SECOND);
+            let refusal = Fault::Refuse(code, words.to_owned());
+            sim.fake().fault(pod_creations(), refusal, times);
+            let mark = sim.fake().mark();
+            change(&sim, "1");
+            if code == 500 {
+                sim.expect("it waits", MINUTE, |sim| {
+                    condition(sim, "RolledOut") == ("False".to_owned(), "Pending".to_owned())
+                        && status(sim)["conditions"]
+                            .to_string()
+                            .contains("failed calling webhook")
+                })
+                .await;
+            }
+            is_rolled_out(&sim, 3, "1").await;
+            assert_eq!(
+                dry_runs(&sim, mark),
+                usize::try_from(times).unwrap() + usize::from(code == 500)
+            );
+            ends_well(&sim).await;
+        });
+    }
 }

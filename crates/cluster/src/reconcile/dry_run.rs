@@ -1,0 +1,151 @@
+//! Asks the API server whether it would create the pods of a changed template, before the template changes. Else a member
+//! would be restarted whose next pod is refused.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use etcd_operator_api::EtcdCluster;
+use etcd_operator_runtime::apply::Error as ApplyError;
+use etcd_operator_runtime::events::Severity;
+use etcd_operator_runtime::key::ObjectKey;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Pod;
+
+use super::{Reconciler, objects};
+use crate::act::Error;
+use crate::build::{self, OperatorImage};
+use crate::observe::Observation;
+use crate::observed_state::{ObservedCluster, PodAdmission};
+use crate::plan::{Plan, plan};
+
+/// For how long a refusal counts before the API server, and the webhooks that it calls, are asked again.
+const REFUSAL_COUNTS: SignedDuration = SignedDuration::from_secs(30);
+
+/// The pods that the API server did not admit; cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct DryRuns(Arc<Mutex<BTreeMap<ObjectKey, DryRun>>>);
+
+/// A dry run of the pods of one cluster.
+#[derive(Debug)]
+struct DryRun {
+    at: Timestamp,
+    generation: i64,
+    spec_hash: String,
+    admission: PodAdmission,
+}
+
+impl DryRuns {
+    /// Forgets a cluster whose pods are not to be checked any more.
+    pub fn forget(&self, key: &ObjectKey) {
+        self.lock().remove(key);
+    }
+
+    /// What the API server said to the same pods a moment ago.
+    fn recent(&self, key: &ObjectKey, observed: &ObservedCluster) -> Option<PodAdmission> {
+        let dry_runs = self.lock();
+        let dry_run = dry_runs.get(key)?;
+        let is_same =
+            dry_run.generation == observed.generation && dry_run.spec_hash == observed.wanted.spec_hash;
+        let age = observed.now.duration_since(dry_run.at);
+        (is_same && age < REFUSAL_COUNTS).then(|| dry_run.admission.clone())
+    }
+
+    /// Keeps what the API server said. Pods that it admits are checked again if the template does not change after all.
+    fn record(&self, key: &ObjectKey, observed: &ObservedCluster, admission: &PodAdmission) {
+        if !matches!(
+            admission,
+            PodAdmission::Refused { .. } | PodAdmission::Unknown { .. }
+        ) {
+            return self.forget(key);
+        }
+        let dry_run = DryRun {
+            at: observed.now,
+            generation: observed.generation,
+            spec_hash: observed.wanted.spec_hash.clone(),
+            admission: admission.clone(),
+        };
+        self.lock().insert(key.clone(), dry_run);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<ObjectKey, DryRun>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Reconciler {
+    /// Makes the plan. Where it would change the pod template, the API server is asked first, and the plan is made with its
+    /// answer.
+    pub(super) async fn plan_with_dry_run(
+        &self,
+        key: &ObjectKey,
+        cluster: &EtcdCluster,
+        observation: &mut Observation,
+        image: &OperatorImage,
+    ) -> Result<Plan, Error> {
+        let unchecked = plan(&observation.observed);
+        if !unchecked.needs_dry_run {
+            self.dry_runs.forget(key);
+            return Ok(unchecked);
+        }
+        let admission = match self.dry_runs.recent(key, &observation.observed) {
+            Some(admission) => admission,
+            None => match self.changed_pod(key, cluster, observation, &unchecked, image) {
+                Some(pod) => self.dry_run(key, cluster, observation, &pod).await?,
+                // The spec is refused as it is built, which is reported as such.
+                None => return Ok(unchecked),
+            },
+        };
+        observation.observed.pod_admission = admission;
+        Ok(plan(&observation.observed))
+    }
+
+    /// A pod of the template that this plan writes, under the name of one that exists.
+    fn changed_pod(
+        &self,
+        key: &ObjectKey,
+        cluster: &EtcdCluster,
+        observation: &Observation,
+        plan: &Plan,
+        image: &OperatorImage,
+    ) -> Option<Pod> {
+        let observed = &observation.observed;
+        let build_inputs = objects::build_inputs(plan, observation, cluster.status.as_ref(), image)?;
+        let wanted = self.derived.wanted(key, &observed.desired, build_inputs).ok()?;
+        let uid = observation.set.as_ref()?.metadata.uid.as_deref()?;
+        let mut members = observed.members.iter();
+        let existing = members.find(|(_, member)| member.pod.is_some());
+        let ordinal = existing.map_or(0, |(ordinal, _)| ordinal.get());
+        Some(build::pod_of_set(&wanted.objects.members, uid, ordinal))
+    }
+
+    async fn dry_run(
+        &self,
+        key: &ObjectKey,
+        cluster: &EtcdCluster,
+        observation: &Observation,
+        pod: &Pod,
+    ) -> Result<PodAdmission, Error> {
+        let admission = match self.deps.applier.dry_run_create(pod).await {
+            Ok(()) => PodAdmission::Admitted,
+            Err(error @ (ApplyError::NotLeading(_) | ApplyError::Unwritable { .. })) => {
+                return Err(error.into());
+            }
+            Err(error) => match error.status() {
+                Some(status) => PodAdmission::from_failure(Some(status.code), status.message.clone()),
+                None => PodAdmission::from_failure(None, error.to_string()),
+            },
+        };
+        if let PodAdmission::NotSupported { message } = &admission {
+            let text = format!(
+                "The changed pods were not checked in a dry run before the rollout: {}.",
+                message.trim_end_matches('.')
+            );
+            let (reason, severity) = ("PodsNotChecked", Severity::Warning);
+            self.deps
+                .reporter
+                .tell(cluster, severity, reason, "Reconcile", text);
+        }
+        self.dry_runs.record(key, &observation.observed, &admission);
+        Ok(admission)
+    }
+}
