@@ -5,6 +5,7 @@ mod large;
 mod once;
 mod repeated;
 mod restored;
+mod slots;
 pub mod stores;
 pub mod vault;
 mod wrong;
@@ -34,7 +35,7 @@ const GATE: [Scenario; 3] = [
 ];
 
 /// The rest, for their time.
-const FULL: [Scenario; 19] = [
+const FULL: [Scenario; 21] = [
     alone!("the_operator_is_killed_while_one_is_made", wrong::operator_killed),
     shared!("into_s3_over_tls", stores::into_s3),
     shared!("into_oss_over_tls", stores::into_oss),
@@ -48,6 +49,8 @@ const FULL: [Scenario; 19] = [
     )
     .long(),
     alone!("two_hundred_that_are_due_at_once", repeated::two_hundred).long(),
+    alone!("those_of_a_sleeping_cluster_stop_no_other", slots::asleep).long(),
+    alone!("pods_that_fit_nowhere_stop_no_other", slots::unschedulable).long(),
     shared!("a_store_that_is_away_is_waited_for", hurt::store_away),
     shared!("bytes_that_change_are_found", hurt::corrupted),
     alone!("a_slow_store_is_given_up_and_harms_no_cluster", hurt::slow_store),
