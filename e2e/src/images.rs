@@ -62,6 +62,35 @@ pub async fn etcd_in(repository: &str, version: EtcdVersion) -> Result<PathBuf> 
 
 /// The same under any reference, which may name another version.
 pub async fn etcd_named(reference: &str, version: EtcdVersion) -> Result<PathBuf> {
+    let tree = etcd_tree(version).await?;
+    let name = format!("etcd-{}", version.number());
+    make(&name, etcd_run(reference.to_owned()), tree).await
+}
+
+/// The same in another repository, but the member of this name panics when it starts.
+pub async fn etcd_panicking_as(member: &str, repository: &str, version: EtcdVersion) -> Result<PathBuf> {
+    let etcd = components::find(Component::Etcd(version)).await?;
+    let probe = components::find(Component::Probe).await?;
+    let tree = etcd_tree(version)
+        .await?
+        .executable("usr/local/bin/etcd", probe)
+        .executable("usr/local/libexec/etcd", etcd)
+        .text("etc/panics-as", member);
+    let name = format!("etcd-{}-panicking", version.number());
+    make(&name, etcd_run(reference(repository, version)), tree).await
+}
+
+fn etcd_run(reference: String) -> Run {
+    Run {
+        reference,
+        command: vec!["/usr/local/bin/etcd"],
+        directory: "/var/lib/etcd/",
+        ports: &[2379, 2380],
+        ..Run::default()
+    }
+}
+
+async fn etcd_tree(version: EtcdVersion) -> Result<Tree> {
     let mut binaries = vec![Component::Etcd(version), Component::Etcdctl(version)];
     if version.has_etcdutl() {
         binaries.push(Component::Etcdutl(version));
@@ -78,14 +107,7 @@ pub async fn etcd_named(reference: &str, version: EtcdVersion) -> Result<PathBuf
         let probe = components::find(Component::Probe).await?;
         tree = tree.executable("usr/bin/env", probe);
     }
-    let run = Run {
-        reference: reference.to_owned(),
-        command: vec!["/usr/local/bin/etcd"],
-        directory: "/var/lib/etcd/",
-        ports: &[2379, 2380],
-        ..Run::default()
-    };
-    make(&format!("etcd-{}", version.number()), run, tree).await
+    Ok(tree)
 }
 
 /// The archive of the operator, as it is while it is developed.

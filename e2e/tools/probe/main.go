@@ -42,8 +42,12 @@ func verbs() []verb {
 }
 
 func main() {
-	if filepath.Base(os.Args[0]) == "env" {
+	switch filepath.Base(os.Args[0]) {
+	case "env":
 		fmt.Fprintln(os.Stderr, "env:", env(os.Args[1:]))
+		os.Exit(127)
+	case "etcd":
+		fmt.Fprintln(os.Stderr, "etcd:", etcd(os.Args[1:]))
 		os.Exit(127)
 	}
 	if err := call(os.Args[1:]); err != nil {
@@ -66,6 +70,21 @@ func env(words []string) error {
 		return err
 	}
 	return syscall.Exec(path, words, variables)
+}
+
+// etcd becomes the etcd beside it, unless it would run the member that the image names; it returns only when that fails.
+func etcd(flags []string) error {
+	member, err := os.ReadFile("/etc/panics-as")
+	if err != nil {
+		return err
+	}
+	for _, flag := range flags {
+		if flag == "--name="+strings.TrimSpace(string(member)) {
+			panic("the image is made to panic as " + flag)
+		}
+	}
+	path := "/usr/local/libexec/etcd"
+	return syscall.Exec(path, append([]string{path}, flags...), os.Environ())
 }
 
 func call(arguments []string) error {

@@ -4,6 +4,7 @@ mod backup_first;
 mod forward;
 mod interrupted;
 mod missing_image;
+mod panicking_image;
 mod reversed;
 
 use std::sync::Arc;
@@ -35,7 +36,7 @@ macro_rules! shared {
 const GATE: [Scenario; 1] = [shared!("one_minor_under_load", forward::one_minor)];
 
 /// The rest, for their time.
-const FULL: [Scenario; 10] = [
+const FULL: [Scenario; 11] = [
     shared!("three_minors_in_one_edit", forward::three_minors),
     shared!(
         "an_old_patch_walks_through_the_newest",
@@ -45,6 +46,10 @@ const FULL: [Scenario; 10] = [
     shared!("reversed_before_the_point_of_no_return", reversed::in_time),
     shared!("refused_after_the_point_of_no_return", reversed::too_late),
     shared!("an_image_on_the_way_is_missing", missing_image::told_and_brought),
+    shared!(
+        "the_next_minor_panics_as_the_second_member",
+        panicking_image::second_member
+    ),
     shared!("a_member_is_cut_off_during_a_walk", interrupted::by_silence),
     shared!("a_backup_comes_first", backup_first::comes_first),
     shared!(
