@@ -137,7 +137,7 @@ pub fn is_rollout(status: &EtcdClusterStatus, reason: &str) -> bool {
 }
 
 /// Whether something stands in the way of the next step for this reason.
-fn has_blocker(status: &EtcdClusterStatus, reason: &str) -> bool {
+pub fn has_blocker(status: &EtcdClusterStatus, reason: &str) -> bool {
     let plan = status.plan.iter();
     let mut blockers = plan.flat_map(|plan| plan.blockers.iter().flatten());
     blockers.any(|blocker| blocker.reason == reason)

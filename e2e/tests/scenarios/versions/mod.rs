@@ -1,5 +1,6 @@
 //! Upgrades to other minor versions, one minor after the other, while clients keep writing.
 
+mod api_v2;
 mod backup_first;
 mod forward;
 mod interrupted;
@@ -36,7 +37,7 @@ macro_rules! shared {
 const GATE: [Scenario; 1] = [shared!("one_minor_under_load", forward::one_minor)];
 
 /// The rest, for their time.
-const FULL: [Scenario; 11] = [
+const FULL: [Scenario; 12] = [
     shared!("three_minors_in_one_edit", forward::three_minors),
     shared!(
         "an_old_patch_walks_through_the_newest",
@@ -50,6 +51,7 @@ const FULL: [Scenario; 11] = [
         "the_next_minor_panics_as_the_second_member",
         panicking_image::second_member
     ),
+    shared!("data_of_api_v2_stop_a_walk_and_go_first", api_v2::data_left).long(),
     shared!("a_member_is_cut_off_during_a_walk", interrupted::by_silence),
     shared!("a_backup_comes_first", backup_first::comes_first),
     shared!(
