@@ -244,11 +244,9 @@ impl Reconciler {
         if let Some(wanted) = &wanted
             && status_inputs.conflicts.is_empty()
         {
-            match self
-                .apply(key, stored, wanted, &observation, &plan, &mut status_inputs)
-                .await?
-            {
-                Applied::GoOn(now) => stored = now,
+            let applied = self.apply(key, stored, wanted, &observation, &plan, &mut status_inputs);
+            match Box::pin(applied).await? {
+                Applied::GoOn(now) => stored = *now,
                 Applied::Wait(wake) => return Ok(wake),
             }
         }
@@ -398,7 +396,7 @@ impl Reconciler {
         if is_refused && plan.step.is_none() {
             return Ok(Applied::Wait(Wake::After(plan.requeue_after.max(RETRY_REFUSED))));
         }
-        Ok(Applied::GoOn(stored))
+        Ok(Applied::GoOn(Box::new(stored)))
     }
 
     /// Stores what the plan says, and hands back the object as it is now.
@@ -460,7 +458,7 @@ impl Reconciler {
 /// What applying the objects came to.
 enum Applied {
     /// The step may be taken; the cluster as it is now.
-    GoOn(EtcdCluster),
+    GoOn(Box<EtcdCluster>),
     /// Not now.
     Wait(Wake),
 }
