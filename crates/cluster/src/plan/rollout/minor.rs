@@ -189,9 +189,15 @@ fn is_returning(view: &ClusterView<'_>) -> bool {
         || highest.is_some_and(|highest| Minor::of(highest) > Minor::of(&wanted.version))
 }
 
-/// Whether the member at a place must not leave the lower minor version, as the spec asks for no newer one by now.
+/// Whether the member at a place must not leave the lower minor version, as the spec asks for no newer one by now. With a pod
+/// template that has returned to that version, a restart leaves nothing.
 pub fn must_keep_minor(view: &ClusterView<'_>, ordinal: Ordinal) -> bool {
-    is_returning(view) && members_of_lower_minor(view).contains(&ordinal)
+    let versions = member_versions(view);
+    let own = versions
+        .get(&ordinal)
+        .and_then(|version| Minor::of(version.as_ref()?));
+    let would_leave = template_version(view).is_none_or(|template| Minor::of(template) > own);
+    would_leave && is_returning(view) && members_of_lower_minor(view).contains(&ordinal)
 }
 
 /// Whether the member at a place is the last one of the lower minor version, also where it is the only member: once it is gone,

@@ -610,3 +610,23 @@ fn a_replacement_that_was_begun_for_the_newer_version_ends_when_the_version_is_s
         assert_eq!(pending.is_some(), is_kept, "{target}: {pending:?}");
     }
 }
+
+#[test]
+fn a_member_that_never_started_with_the_newer_version_returns_first() {
+    let mut scene = asked("3.5.35", "3.6.16");
+    settles(&mut scene, "3.5.35");
+    template_changes(&mut scene);
+    goes(&mut scene, 1);
+    restarted(&mut scene, 1, 60);
+    goes(&mut scene, 2);
+    restarted(&mut scene, 2, 0);
+    scene.silent(2);
+    scene.pod_at(2).container = ended_container(2, "panic: it cannot start");
+    scene
+        .observed
+        .recorded_versions
+        .insert(ordinal(2), version("3.5.35"));
+    asks_for_version(&mut scene, "3.5.35");
+    template_changes(&mut scene);
+    assert_eq!(planned(&scene), "RollingOut - restart c-2 (Deleted)");
+}
