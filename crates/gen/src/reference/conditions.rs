@@ -178,6 +178,12 @@ mod tests {
             "pub fn transitions",
             "#[cfg(test)]",
         )));
+        let dry_run = include_str!("../../../cluster/src/reconcile/dry_run.rs");
+        given.extend(reason_literals(between(
+            dry_run,
+            "let (reason, severity) = (",
+            "Severity::Warning",
+        )));
         given.insert(elsewhere());
         assert_eq!(given, documented_events("EtcdCluster"));
     }
