@@ -9,6 +9,7 @@ use anyhow::{Context, Result, ensure};
 use etcd_operator_api::contract::{self, ListedMember, Prepared, Verdict};
 use etcd_operator_e2e::components::{self, Component, EtcdVersion};
 use etcd_operator_e2e::deadline::until;
+use etcd_operator_etcd::version::Minor;
 use etcd_operator_member::disk::{self, Depth};
 use etcd_operator_member::fingerprint::Surroundings;
 use etcd_operator_member::log::SegmentName;
@@ -138,11 +139,23 @@ async fn leaves_whole(pod: &mut Pod, ending: Ending, what: &str) -> Result<()> {
     Ok(())
 }
 
+/// Waits until the cluster has the minor version of its only member: the next one may not read the log before that.
+async fn has_risen(pod: &mut Pod) -> Result<()> {
+    let client = pod.serving().await?;
+    let own = Minor::of(&pod.number());
+    until("the cluster version has risen", LIMIT, || async {
+        let cluster = client.cluster_version().await?;
+        Ok((cluster.as_ref().and_then(Minor::of) == own).then_some(()))
+    })
+    .await
+}
+
 /// On its way up over every minor version, and back where etcd can.
 #[tokio::test]
 async fn files_that_several_minor_versions_wrote_are_whole() -> Result<()> {
     let mut pod = Pod::new("c-0", EtcdVersion::V3_2_25)?;
     pod.bootstrap().await?;
+    has_risen(&mut pod).await?;
     leaves_whole(&mut pod, Ending::Killed, "3.2").await?;
     for version in [
         EtcdVersion::V3_3_27,
@@ -153,6 +166,7 @@ async fn files_that_several_minor_versions_wrote_are_whole() -> Result<()> {
     ] {
         pod.version = version;
         pod.start().await?;
+        has_risen(&mut pod).await?;
         leaves_whole(&mut pod, Ending::Killed, &format!("up to {}", version.number())).await?;
     }
     for version in [EtcdVersion::V3_6_16, EtcdVersion::V3_5_35] {
@@ -166,10 +180,15 @@ async fn files_that_several_minor_versions_wrote_are_whole() -> Result<()> {
             Ok(enabled.status.success().then_some(()))
         })
         .await?;
-        until("its files are of the lower minor version", LIMIT, || async {
-            let status = client.status().await?;
-            Ok((status.storage_version.as_ref() == Some(&target)).then_some(()))
-        })
+        until(
+            "cluster and files are of the lower minor version",
+            LIMIT,
+            || async {
+                let (status, cluster) = (client.status().await?, client.cluster_version().await?);
+                let is_stored = status.storage_version.as_ref() == Some(&target);
+                Ok((is_stored && cluster.is_some_and(|cluster| cluster.to_string() == target)).then_some(()))
+            },
+        )
         .await?;
         // The lower version is on the disk only some time after it is told: a kill would leave the higher one.
         leaves_whole(&mut pod, Ending::Stopped, &format!("before {}", version.number())).await?;
