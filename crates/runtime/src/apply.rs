@@ -188,9 +188,7 @@ impl Applier {
         let request = target.build(target.request().create(&params, body))?;
         match self.send(&target, request).await {
             Ok(created) => Ok(Some(created)),
-            Err(Error::Api { source, .. }) if matches!(&*source, kube::Error::Api(s) if s.code == 409) => {
-                Ok(None)
-            }
+            Err(error) if error.is_conflict() => Ok(None),
             Err(error) => Err(error),
         }
     }

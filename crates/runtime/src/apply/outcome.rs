@@ -78,23 +78,17 @@ pub enum Error {
 impl Error {
     /// Whether the API server rejects this write for its content or its sender. Sent again, it would be rejected again.
     pub fn is_refusal(&self) -> bool {
-        match self {
-            Self::Api { source, .. } => {
-                matches!(&**source, kube::Error::Api(status) if matches!(status.code, 400 | 403 | 422))
-            }
-            Self::Unwritable { .. } => true,
-            Self::NotLeading(_) | Self::Timeout { .. } => false,
-        }
+        let is_rejected = |status: &Status| matches!(status.code, 400 | 403 | 422);
+        matches!(self, Self::Unwritable { .. }) || self.status().is_some_and(is_rejected)
     }
-}
 
-impl Error {
     /// Whether the API server does not evict a pod now: a budget does not allow it, or more than one applies to the pod.
     pub fn is_eviction_refused(&self) -> bool {
-        let Self::Api { verb, source, .. } = self else {
-            return false;
-        };
-        *verb == "evict" && matches!(&**source, kube::Error::Api(status) if matches!(status.code, 429 | 500))
+        let is_eviction = matches!(self, Self::Api { verb, .. } if *verb == "evict");
+        is_eviction
+            && self
+                .status()
+                .is_some_and(|status| matches!(status.code, 429 | 500))
     }
 
     /// Whether another object of this name exists.
@@ -116,7 +110,7 @@ impl Error {
 
     /// Whether the object has changed since it was observed.
     pub fn is_conflict(&self) -> bool {
-        matches!(self, Self::Api { source, .. } if matches!(&**source, kube::Error::Api(status) if status.code == 409))
+        self.status().is_some_and(|status| status.code == 409)
     }
 }
 
