@@ -23,7 +23,7 @@ use serde_json::json;
 /// Fields whose feature is not implemented yet. Implementing one removes its line.
 const UNBUILT: &[Unbuilt] = &[];
 
-/// The default timeout of a backup, the same as the ancestor operator's.
+/// The default timeout of a backup. The ancestor operator's is one minute, which is too short for large databases.
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// The longest timeout of a backup.
