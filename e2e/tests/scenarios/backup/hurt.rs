@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use etcd_operator_e2e::components::{self, Component, EtcdVersion};
-use etcd_operator_e2e::deadline::until;
 use etcd_operator_e2e::faults::StoreFault;
 use etcd_operator_e2e::scenario::Stage;
 use serde_json::{Value, json};
@@ -69,10 +68,7 @@ pub async fn corrupted(stage: Arc<Stage>) -> Result<()> {
     let backup = Backup::named(&stage, "orders");
     bucket.store.fail(StoreFault::Flip(5_000)).await?;
     backup.apply(&into_bucket("etcd/flipped")).await?;
-    until("a byte has changed on its way", SOON, || async {
-        Ok((bucket.store.bites("flipped").await? > 0).then_some(()))
-    })
-    .await?;
+    bucket.bitten("flipped", 0).await?;
     backup
         .says("tells of a try", SOON, |status| {
             let told = condition(status, "Progressing", "True", "BackingUp").unwrap_or_default();
@@ -135,10 +131,7 @@ pub async fn member_killed(stage: Arc<Stage>) -> Result<()> {
     let backup = Backup::named(&stage, "orders");
     bucket.store.fail(StoreFault::Slow(2_000_000)).await?;
     backup.apply(&into_bucket("etcd/orders")).await?;
-    until("bytes are on their way", SOON, || async {
-        Ok((bucket.store.bites("slowed").await? > 10).then_some(()))
-    })
-    .await?;
+    bucket.bitten("slowed", 10).await?;
     let (leader, follower) = tenant.leader_and_follower().await?;
     let jobs = backup.jobs().await?;
     let job = jobs

@@ -12,6 +12,7 @@ use etcd_operator_api::names::{ANNOTATION_BACKUP_NOW, LABEL_BACKUP};
 use etcd_operator_api::{EtcdBackup, EtcdBackupStatus};
 use etcd_operator_e2e::command::printed;
 use etcd_operator_e2e::components::{self, Component, EtcdVersion};
+use etcd_operator_e2e::deadline::until;
 use etcd_operator_e2e::faults::{CREDENTIALS, REGION, Store, profile, signing};
 use etcd_operator_e2e::scenario::Stage;
 use etcd_operator_e2e::{images, observe, operator};
@@ -49,6 +50,14 @@ impl<'a> Bucket<'a> {
         let (key, secret) = CREDENTIALS;
         bucket.secret(SECRET, key, secret).await?;
         Ok(bucket)
+    }
+
+    /// Waits until a fault has met its clients more often than this.
+    pub async fn bitten(&self, sort: &str, more_than: u64) -> Result<()> {
+        until(&format!("bytes are {sort}"), SOON, || async {
+            Ok((self.store.bites(sort).await? > more_than).then_some(()))
+        })
+        .await
     }
 
     async fn make(&self, name: &str) -> Result<()> {

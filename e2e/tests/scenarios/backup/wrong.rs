@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use etcd_operator_api::EtcdBackupStatus;
 use etcd_operator_e2e::components::EtcdVersion;
-use etcd_operator_e2e::deadline::until;
 use etcd_operator_e2e::faults::StoreFault;
 use etcd_operator_e2e::scenario::Stage;
 use serde_json::{Value, json};
@@ -87,10 +86,7 @@ pub async fn operator_killed(stage: Arc<Stage>) -> Result<()> {
             "etcdCluster": {"name": "c"}, "storageType": "S3", "s3": Bucket::s3("etcd/orders"),
         }))
         .await?;
-    until("bytes are on their way", SOON, || async {
-        Ok((bucket.store.bites("slowed").await? > 5).then_some(()))
-    })
-    .await?;
+    bucket.bitten("slowed", 5).await?;
     control::kill_operator(&tenant).await?;
     bucket.store.heal().await?;
     let (status, record) = backup.made(0).await?;

@@ -162,10 +162,7 @@ pub async fn by_backup(stage: Arc<Stage>) -> Result<()> {
     let backup = Backup::named(&stage, "orders");
     bucket.store.fail(StoreFault::Slow(2_000_000)).await?;
     backup.apply(&into_bucket("etcd/orders")).await?;
-    until("bytes are on their way", SOON, || async {
-        Ok((bucket.store.bites("slowed").await? > 10).then_some(()))
-    })
-    .await?;
+    bucket.bitten("slowed", 10).await?;
     let mut spec = with_flag(tenant.spec(3), 256);
     spec["storage"]["size"] = json!("1Gi");
     tenant.apply(&spec).await?;
