@@ -11,6 +11,7 @@ use jiff::SignedDuration;
 use serde_json::json;
 
 use super::explanations::{condition_of, status_of};
+use super::rollout::may_update;
 use super::scene::{Scene, id, ordinal, waiting};
 use super::{line, plan, planned};
 use crate::blocker::{Blocker, BlockerReason};
@@ -90,11 +91,6 @@ fn restarted(scene: &mut Scene, number: u16, seconds: i64) {
     pod.ready_since = Some(since);
     scene.status(number).expect("it runs").version = set.version.expect("a version");
     look(scene);
-}
-
-fn may_update(scene: &Scene) -> bool {
-    let layout = plan(&scene.observed).layout;
-    layout.expect("a layout").may_update_template()
 }
 
 /// The template changes to the next version on the way.

@@ -4,6 +4,7 @@ use etcd_operator_api::cluster::UpdateStrategy;
 use etcd_operator_api::condition::ConditionType;
 
 use super::explanations::{condition_of, status_of};
+use super::rollout::{edited, may_update};
 use super::scene::{Scene, waiting};
 use super::{plan, planned};
 use crate::blocker::{Blocker, BlockerReason};
@@ -13,14 +14,7 @@ use crate::plan::{PendingCause, RolloutState};
 const WORDS: &str =
     "pods \"c-0\" is forbidden: maximum memory usage per Container is 64Mi, but limit is 128Mi";
 
-/// A cluster whose user has edited the spec.
-fn edited(size: u8) -> Scene {
-    let mut scene = Scene::formed(size);
-    scene.edited("edited");
-    scene
-}
-
-/// The same once the API server was asked.
+/// A cluster whose user has edited the spec, once the API server was asked.
 fn answered(size: u8, admission: PodAdmission) -> Scene {
     let mut scene = edited(size);
     scene.observed.pod_admission = admission;
@@ -30,11 +24,6 @@ fn answered(size: u8, admission: PodAdmission) -> Scene {
 fn refused(size: u8) -> Scene {
     let message = WORDS.to_owned();
     answered(size, PodAdmission::Refused { message })
-}
-
-fn may_update(scene: &Scene) -> bool {
-    let layout = plan(&scene.observed).layout;
-    layout.expect("a layout").may_update_template()
 }
 
 fn needs_dry_run(scene: &Scene) -> bool {

@@ -21,14 +21,14 @@ use crate::plan::{Departure, PendingCause, Reason, RolloutState, Step};
 use crate::status::{StatusInputs, status, transitions};
 
 /// A cluster whose user has edited the spec.
-fn edited(size: u8) -> Scene {
+pub fn edited(size: u8) -> Scene {
     let mut scene = Scene::formed(size);
     scene.edited("edited");
     scene
 }
 
 /// The same once the pod template has changed.
-fn template_changed(size: u8) -> Scene {
+pub fn template_changed(size: u8) -> Scene {
     let mut scene = edited(size);
     let changed = plan(&scene.observed);
     assert!(changed.layout.as_ref().expect("a layout").may_update_template());
@@ -47,7 +47,7 @@ fn restarted(scene: &mut Scene, number: u16, uid: &str) {
     pod.spec_hash = wanted;
 }
 
-fn may_update(scene: &Scene) -> bool {
+pub fn may_update(scene: &Scene) -> bool {
     let layout = plan(&scene.observed).layout;
     layout.expect("a layout").may_update_template()
 }

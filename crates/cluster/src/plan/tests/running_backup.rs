@@ -2,17 +2,14 @@
 
 use jiff::SignedDuration;
 
-use super::scene::Scene;
+use super::rollout::template_changed;
+use super::scene::{Scene, waiting};
 use super::{plan, planned};
 use crate::observed_state::RunningBackup;
 
 /// Members are to be restarted, and a backup started so many seconds ago.
 fn backed_up(seconds: i64) -> Scene {
-    let mut scene = Scene::formed(3);
-    scene.edited("edited");
-    let changed = plan(&scene.observed);
-    scene.stored(&changed);
-    scene.observed.generation = scene.observed.persisted.generation;
+    let mut scene = template_changed(3);
     scene.observed.running_backups = vec![RunningBackup {
         name: "nightly".to_owned(),
         started_at: scene.observed.now - SignedDuration::from_secs(seconds),
@@ -50,6 +47,6 @@ fn no_restart_waits_for_more_than_ten_minutes() {
 fn a_pod_that_does_not_start_waits_for_no_backup() {
     let mut scene = backed_up(60);
     scene.silent(1);
-    scene.pod_at(1).container = super::scene::waiting("ImagePullBackOff");
+    scene.pod_at(1).container = waiting("ImagePullBackOff");
     assert_eq!(planned(&scene), "RollingOut - delete stopped c-1");
 }

@@ -9,7 +9,10 @@ use etcd_operator_testkit::simulation::{NAMESPACE, Simulation, run};
 use serde_json::json;
 
 use super::asker::KEPT;
-use super::{Asked, MEMBERS, cluster_id, corrupt, is_asked, is_back, serves, unreachable, written};
+use super::{
+    Asked, MEMBERS, cluster_id, corrupt, is_asked, is_back, is_back_when_withdrawn, serves, unreachable,
+    written,
+};
 use crate::stories::{cluster_of, plan, status};
 use crate::{MINUTE, SECOND};
 
@@ -107,18 +110,7 @@ fn one_that_is_withdrawn_before_the_commit_leaves_the_old_cluster_as_it_was() {
     for seconds in [0, 2, 5, 9] {
         run(7, |sim| async move {
             let (asked, _writers) = written(&sim).await;
-            let before = cluster_id(&sim);
-            // Nobody is prepared too early.
-            unreachable(&sim, "c-1");
-            asked.ask();
-            tokio::time::sleep(seconds * SECOND).await;
-            assert_ne!(asked.progress()["committed"], true);
-            asked.withdraw();
-            sim.expect("it is forgotten", 10 * MINUTE, |sim| {
-                status(sim)["restore"].is_null()
-            })
-            .await;
-            is_back(&sim, &before).await;
+            is_back_when_withdrawn(&sim, &asked, "c-1", seconds).await;
         });
     }
 }

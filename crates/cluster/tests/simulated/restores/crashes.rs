@@ -85,17 +85,33 @@ fn passings(sim: &Simulation) -> Passings {
     sim.gate().map(|gate| gate.noted()).unwrap_or_default()
 }
 
+/// It is asked for and ends well, though the operator dies at this passing.
+async fn ends(sim: &Simulation, asked: &Asked, nth: u64) -> Passings {
+    ask(sim, asked, nth);
+    asked.ends("Succeeded").await;
+    let passings = passings(sim);
+    asked.served_by(3).await;
+    assert!(nth == 0 || sim.starts() == 2, "it did not die at {nth}");
+    sim.check();
+    passings
+}
+
+/// It is asked for and rolled back, though the operator dies at this passing.
+async fn is_rolled_back(sim: &Simulation, asked: &Asked, nth: u64) -> Passings {
+    let before = cluster_id(sim);
+    ask(sim, asked, nth);
+    asked.ends("RolledBack").await;
+    let passings = passings(sim);
+    is_back(sim, &before).await;
+    assert!(nth == 0 || sim.starts() == 2, "it did not die at {nth}");
+    passings
+}
+
 #[test]
 fn a_restore_ends_wherever_the_operator_dies() {
     at_every_call(|sim, nth| async move {
         let (asked, _writers) = written(&sim).await;
-        ask(&sim, &asked, nth);
-        asked.ends("Succeeded").await;
-        let passings = passings(&sim);
-        asked.served_by(3).await;
-        assert!(nth == 0 || sim.starts() == 2, "it did not die at {nth}");
-        sim.check();
-        passings
+        ends(&sim, &asked, nth).await
     });
 }
 
@@ -103,14 +119,9 @@ fn a_restore_ends_wherever_the_operator_dies() {
 fn a_restore_that_fails_is_rolled_back_wherever_the_operator_dies() {
     at_every_call(|sim, nth| async move {
         let (asked, _writers) = written(&sim).await;
-        let before = cluster_id(&sim);
         corrupt(&sim, "c-0");
         corrupt(&sim, "c-1");
-        ask(&sim, &asked, nth);
-        asked.ends("RolledBack").await;
-        let passings = passings(&sim);
-        is_back(&sim, &before).await;
-        assert!(nth == 0 || sim.starts() == 2, "it did not die at {nth}");
+        let passings = is_rolled_back(&sim, &asked, nth).await;
         assert_eq!(sim.ledger().verify_all(NAMESPACE, "c").await, 3);
         passings
     });
@@ -120,14 +131,7 @@ fn a_restore_that_fails_is_rolled_back_wherever_the_operator_dies() {
 fn a_restore_by_one_member_ends_wherever_the_operator_dies() {
     at_every_call(|sim, nth| async move {
         let (asked, _writers) = written(&sim).await;
-        let asked = asked.on_volume("backups");
-        ask(&sim, &asked, nth);
-        asked.ends("Succeeded").await;
-        let passings = passings(&sim);
-        asked.served_by(3).await;
-        assert!(nth == 0 || sim.starts() == 2, "it did not die at {nth}");
-        sim.check();
-        passings
+        ends(&sim, &asked.on_volume("backups"), nth).await
     });
 }
 
@@ -135,14 +139,7 @@ fn a_restore_by_one_member_ends_wherever_the_operator_dies() {
 fn a_restore_by_one_member_is_rolled_back_wherever_the_operator_dies() {
     at_every_call(|sim, nth| async move {
         let (asked, _writers) = written(&sim).await;
-        let asked = asked.on_volume("backups");
-        let before = cluster_id(&sim);
         corrupt(&sim, "c-0");
-        ask(&sim, &asked, nth);
-        asked.ends("RolledBack").await;
-        let passings = passings(&sim);
-        is_back(&sim, &before).await;
-        assert!(nth == 0 || sim.starts() == 2, "it did not die at {nth}");
-        passings
+        is_rolled_back(&sim, &asked.on_volume("backups"), nth).await
     });
 }

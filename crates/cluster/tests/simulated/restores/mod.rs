@@ -54,6 +54,22 @@ fn unreachable(sim: &Simulation, member: &str) {
     sim.machine().set_fetch_trouble(member, Some(trouble));
 }
 
+/// The old cluster is back after a restore that was withdrawn so many seconds after it was asked for. The store is away for this
+/// member, so that nobody is prepared before.
+async fn is_back_when_withdrawn(sim: &Simulation, asked: &Asked, member: &str, seconds: u32) {
+    let before = cluster_id(sim);
+    unreachable(sim, member);
+    asked.ask();
+    tokio::time::sleep(seconds * SECOND).await;
+    assert_ne!(asked.progress()["committed"], true);
+    asked.withdraw();
+    sim.expect("it is forgotten", 10 * MINUTE, |sim| {
+        status(sim)["restore"].is_null()
+    })
+    .await;
+    is_back(sim, &before).await;
+}
+
 /// The old cluster is back as it was, with everything it ever acknowledged.
 async fn is_back(sim: &Simulation, before: &str) {
     sim.expect("the old cluster is whole", 15 * MINUTE, |sim| {

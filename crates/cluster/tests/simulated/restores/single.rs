@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use etcd_operator_testkit::etcd::DataDir;
 use etcd_operator_testkit::simulation::{NAMESPACE, Simulation, run};
 
-use super::{Asked, MEMBERS, cluster_id, corrupt, is_back, unreachable, written};
+use super::{Asked, MEMBERS, cluster_id, corrupt, is_back, is_back_when_withdrawn, written};
 use crate::stories::{cluster, is_quorum_lost, status};
 use crate::{MINUTE, SECOND};
 
@@ -91,18 +91,7 @@ fn one_that_is_withdrawn_before_the_commit_leaves_the_old_cluster_as_it_was() {
     for seconds in [0, 2, 5, 9] {
         run(3, |sim| async move {
             let (asked, _writers) = written(&sim).await;
-            let asked = asked.on_volume(BACKUPS);
-            let before = cluster_id(&sim);
-            unreachable(&sim, "c-0");
-            asked.ask();
-            tokio::time::sleep(seconds * SECOND).await;
-            assert_ne!(asked.progress()["committed"], true);
-            asked.withdraw();
-            sim.expect("it is forgotten", 10 * MINUTE, |sim| {
-                status(sim)["restore"].is_null()
-            })
-            .await;
-            is_back(&sim, &before).await;
+            is_back_when_withdrawn(&sim, &asked.on_volume(BACKUPS), "c-0", seconds).await;
         });
     }
 }

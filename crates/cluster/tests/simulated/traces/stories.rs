@@ -499,7 +499,7 @@ async fn deleted_right_after_it_ended(sim: Simulation) {
     }
 }
 
-/// A pod whose container ends again and again, as nobody looks after its member, is deleted by hand.
+/// A pod whose container exits repeatedly while no operator runs is deleted by hand.
 async fn deleted_as_it_ends_again_and_again(sim: Simulation) {
     cluster(&sim, 3).await;
     for seconds in [2, 5, 12, 14, 16, 18, 25, 45] {
