@@ -40,7 +40,7 @@ use crate::plan::{ClusterView, is_next_minor, needs_cluster_version, outdated_po
 use crate::reconcile::Deps;
 
 pub use members::MemberProbes;
-pub use upgrade_backups::accepts_requests;
+pub use upgrade_backups::{accepts_requests, is_backup_of};
 
 /// What was seen, and the members that were reached on the way.
 #[derive(Debug)]

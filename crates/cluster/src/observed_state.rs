@@ -187,7 +187,7 @@ pub enum MembershipFailure {
     NoTransport(String),
     /// The call failed.
     Call(CallFailure),
-    /// The member follows nobody, so a majority of the voters is away or elects just now.
+    /// The member has no leader: a majority of the voters is away, or an election is under way.
     NoLeader {
         /// Where.
         url: String,

@@ -471,7 +471,7 @@ fn is_under_way(observed: &ObservedCluster, plan: &Plan) -> bool {
         };
         let pod = observed.member(current.ordinal).pod.as_ref();
         // The copies may not show yet that its pod goes, while its etcd does not answer any more.
-        let has_just_begun = observed.now.duration_since(rollout.progressed_at) < PODS_SEEN_AFTER;
+        let has_just_begun = rollout.has_progressed_within(PODS_SEEN_AFTER, observed.now);
         has_just_begun || pod.is_none_or(|pod| pod.uid != current.pod || pod.deleting.is_some())
     });
     let moves_template = plan

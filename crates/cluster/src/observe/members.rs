@@ -330,26 +330,18 @@ async fn membership(
     connections: &BTreeMap<Ordinal, Connection>,
     transport: &Transport,
 ) -> (Membership, Option<Ordinal>) {
+    let status = |ordinal: &Ordinal| members.get(ordinal).and_then(ObservedMember::status);
     let leads = |ordinal: &Ordinal| {
-        let status = members.get(ordinal).and_then(ObservedMember::status);
-        status.is_some_and(|status| status.leader == Some(status.position.member))
+        status(ordinal).is_some_and(|status| status.leader == Some(status.position.member))
     };
-    let is_learner = |ordinal: &Ordinal| {
-        members
-            .get(ordinal)
-            .and_then(ObservedMember::status)
-            .is_some_and(|status| status.is_learner)
-    };
+    let is_learner = |ordinal: &Ordinal| status(ordinal).is_some_and(|status| status.is_learner);
+    let has_leader = |ordinal: &Ordinal| status(ordinal).is_some_and(|status| status.leader.is_some());
     let mut readers: Vec<_> = connections
         .keys()
         .filter(|ordinal| !is_learner(ordinal))
         .copied()
         .collect();
     readers.sort_by_key(|ordinal| (!leads(ordinal), *ordinal));
-    let has_leader = |ordinal: &Ordinal| {
-        let status = members.get(ordinal).and_then(ObservedMember::status);
-        status.is_some_and(|status| status.leader.is_some())
-    };
     let mut why = Vec::new();
     if let Transport::Unavailable(unavailable) = transport {
         why.push(MembershipFailure::NoTransport(unavailable.clone()));

@@ -28,7 +28,8 @@ pub fn running_backups(key: &ObjectKey, deps: &Deps) -> Vec<RunningBackup> {
     all.iter().flat_map(|backup| running(backup)).collect()
 }
 
-fn is_backup_of(backup: &EtcdBackup, cluster: &ObjectKey) -> bool {
+/// Whether it makes backups of this cluster.
+pub fn is_backup_of(backup: &EtcdBackup, cluster: &ObjectKey) -> bool {
     let source = backup.spec.etcd_cluster.as_ref();
     source.is_some_and(|source| source.name == cluster.name)
 }

@@ -1,7 +1,7 @@
 //! What is known of the change of the spec that is rolled out to the members, or was last.
 
 use etcd_operator_api::cluster::{RolloutMember, RolloutStatus};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::observed_state::Ordinal;
@@ -53,6 +53,11 @@ impl Rollout {
             progressed_at: now,
             backup_requested_at: None,
         }
+    }
+
+    /// Whether a member was restarted, or was done, so short a time ago.
+    pub fn has_progressed_within(&self, time: SignedDuration, now: Timestamp) -> bool {
+        now.duration_since(self.progressed_at) < time
     }
 
     /// Records that this member is restarted from now on, or that none is any more.

@@ -88,8 +88,8 @@ pub fn adjust_layout(layout: &mut ObjectLayout, observed: &ObservedCluster, rest
             let now = observed.set.as_ref().map_or(0, |set| set.replicas);
             size.max(now).max(highest)
         }
-        // A pod mounts the volume of the backup for as long as it exists, even if it restores nothing. The old data of members
-        // without a pod stay on their volumes. The voters on the StatefulSet are those of before until the restored ones serve.
+        // A pod mounts the volume of the backup for as long as it exists, even if it restores nothing. Members without a pod keep
+        // their old data on their volumes. `highest` does not count: until the restored members serve, it is of the old cluster.
         Phase::Stopping | Phase::Preparing | Phase::Committed => size,
         // A member that was never recorded may hold old data as well.
         Phase::RollingBack => size.max(highest).max(highest_with_volume(observed)),

@@ -370,9 +370,10 @@ pub fn decide(view: &ClusterView<'_>, known: &Known, persisted: &PersistedState)
     }
     if let Some(backup) = running_backup::awaited(view, rollout).filter(|_| unhealthy.is_empty()) {
         let text = format!(
-            "{} restarts when the backup of EtcdBackup {} has finished, or after 10 minutes.",
+            "{} restarts when the backup of EtcdBackup {} has finished, or after {} minutes.",
             observed.name(*ordinal),
-            backup.name
+            backup.name,
+            running_backup::MAX_WAIT.as_mins()
         );
         return waits(&text);
     }

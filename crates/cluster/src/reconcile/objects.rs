@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use etcd_operator_api::EtcdClusterStatus;
 use etcd_operator_api::refusal::Refusal;
-use etcd_operator_api::{EtcdBackup, EtcdClusterStatus};
 use etcd_operator_runtime::apply::Error;
 use etcd_operator_runtime::drift::APPLIED;
 use etcd_operator_runtime::key::ObjectKey;
@@ -14,7 +14,7 @@ use kube::ResourceExt as _;
 
 use crate::build::{self, BuildInputs, Objects, OperatorImage, PendingChange, StateAnnotations};
 use crate::desired::Desired;
-use crate::observe::{Observation, is_own_set, is_owned, last_served_template};
+use crate::observe::{Observation, is_backup_of, is_own_set, is_owned, last_served_template};
 use crate::plan::{Plan, TemplateChange};
 use crate::reconcile::Deps;
 use crate::reconcile::apply_objects::{ApplyError, ObjectWriter, foreign_object_message};
@@ -115,11 +115,9 @@ pub fn build_inputs(
 
 /// What is said of the backups of this cluster.
 pub fn backups(key: &ObjectKey, deps: &Deps) -> Vec<BackupFreshness> {
-    let backs_up_this = |backup: &EtcdBackup| {
-        let cluster = backup.spec.etcd_cluster.as_ref();
-        cluster.is_some_and(|cluster| cluster.name == key.name)
-    };
-    let all = deps.backups.filter(&key.namespace, backs_up_this);
+    let all = deps
+        .backups
+        .filter(&key.namespace, |backup| is_backup_of(backup, key));
     all.iter().map(|backup| BackupFreshness::read(backup)).collect()
 }
 

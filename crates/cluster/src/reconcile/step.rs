@@ -7,6 +7,7 @@ use etcd_operator_api::EtcdCluster;
 use etcd_operator_runtime::events::Severity;
 use etcd_operator_runtime::key::ObjectKey;
 use etcd_operator_runtime::queue::Wake;
+use jiff::SignedDuration;
 use tracing::{debug, info};
 
 use super::{RETRY_SOON, Reconciler};
@@ -17,7 +18,7 @@ use crate::plan::{Plan, Reason, Step};
 use crate::status::StatusInputs;
 
 /// For how long an eviction may be refused before that is reported.
-const EVICTION_PATIENCE: Duration = Duration::from_mins(1);
+const EVICTION_PATIENCE: SignedDuration = SignedDuration::from_mins(1);
 
 /// The same with what made it necessary to replace a member, where one is replaced.
 fn with_cause(text: String, plan: &Plan) -> String {
@@ -88,12 +89,11 @@ impl Reconciler {
                 Ok(Wake::After(Duration::ZERO))
             }
             Outcome::EvictionRefused(why) => {
-                let refused_for = plan.persisted.rollout.as_ref().map(|rollout| {
-                    let since = observed.now.duration_since(rollout.progressed_at);
-                    Duration::try_from(since).unwrap_or_default()
-                });
+                let rollout = plan.persisted.rollout.as_ref();
+                let is_overdue = rollout
+                    .is_some_and(|rollout| !rollout.has_progressed_within(EVICTION_PATIENCE, observed.now));
                 // Right after another member has come back the budget does not know it yet.
-                if refused_for.is_some_and(|refused_for| refused_for >= EVICTION_PATIENCE) {
+                if is_overdue {
                     self.rollout_slots.release(key);
                     let status_inputs = StatusInputs {
                         refused_step: Some(why.clone()),

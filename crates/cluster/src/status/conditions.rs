@@ -24,6 +24,9 @@ const ONE_ALONE: &str =
 const TWO_ALONE: &str =
     " Two members have no redundancy: writes need both, so two bear no more failures than one.";
 
+/// How long a member that a rollout restarts has to answer again.
+const RESTART_PATIENCE: SignedDuration = SignedDuration::from_mins(2);
+
 /// The word for members that are started after a sleep.
 pub const WAKING: &str = "Waking";
 
@@ -380,9 +383,6 @@ fn applied_finding(inputs: &StatusInputs<'_>, before: &[Condition]) -> Option<Fi
     }
 }
 
-/// How long a member that a rollout restarts has to answer again.
-const RESTART_PATIENCE: SignedDuration = SignedDuration::from_mins(2);
-
 /// Whether a rollout restarts the member at a place, and it has had no time to answer again.
 fn is_restarting(view: &ClusterView<'_>, plan: &Plan, ordinal: Ordinal) -> bool {
     plan.persisted.rollout.as_ref().is_some_and(|rollout| {
@@ -390,7 +390,7 @@ fn is_restarting(view: &ClusterView<'_>, plan: &Plan, ordinal: Ordinal) -> bool 
             .current
             .as_ref()
             .is_some_and(|current| current.ordinal == ordinal);
-        is_current && view.observed.now.duration_since(rollout.progressed_at) < RESTART_PATIENCE
+        is_current && rollout.has_progressed_within(RESTART_PATIENCE, view.observed.now)
     })
 }
 

@@ -219,7 +219,7 @@ pub fn delete_failed_fetch_pod(view: &ClusterView<'_>) -> Option<Step> {
     })
 }
 
-/// The pods of the members that the restored cluster begins with. One of before may stay on a node that is lost.
+/// The pods of the members that the restored cluster begins with. A pod of the old cluster may remain on a lost node.
 fn restored_pods<'a>(
     observed: &'a ObservedCluster,
     restore: &Restore,

@@ -175,6 +175,10 @@ fn members_of_lower_minor(view: &ClusterView<'_>) -> Vec<Ordinal> {
     lower.map(|(_, ordinal)| *ordinal).collect()
 }
 
+fn minor_of(versions: &BTreeMap<Ordinal, Option<Version>>, ordinal: Ordinal) -> Option<Minor> {
+    Minor::of(versions.get(&ordinal)?.as_ref()?)
+}
+
 /// Whether members run two minor versions.
 pub fn is_mixed(view: &ClusterView<'_>) -> bool {
     !members_of_lower_minor(view).is_empty()
@@ -192,10 +196,7 @@ fn is_returning(view: &ClusterView<'_>) -> bool {
 /// Whether the member at a place must not leave the lower minor version, as the spec asks for no newer one by now. With a pod
 /// template that has returned to that version, a restart leaves nothing.
 pub fn must_keep_minor(view: &ClusterView<'_>, ordinal: Ordinal) -> bool {
-    let versions = member_versions(view);
-    let own = versions
-        .get(&ordinal)
-        .and_then(|version| Minor::of(version.as_ref()?));
+    let own = minor_of(&member_versions(view), ordinal);
     let would_leave = template_version(view).is_none_or(|template| Minor::of(template) > own);
     would_leave && is_returning(view) && members_of_lower_minor(view).contains(&ordinal)
 }
@@ -204,9 +205,7 @@ pub fn must_keep_minor(view: &ClusterView<'_>, ordinal: Ordinal) -> bool {
 /// the cluster cannot return to that.
 pub fn is_last_of_lower_minor(view: &ClusterView<'_>, ordinal: Ordinal) -> bool {
     let versions = member_versions(view);
-    let own = versions
-        .get(&ordinal)
-        .and_then(|version| Minor::of(version.as_ref()?));
+    let own = minor_of(&versions, ordinal);
     if own.is_some() && versions.len() == 1 {
         return own < template_version(view).and_then(Minor::of);
     }

@@ -7,15 +7,14 @@ use crate::persisted_state::Rollout;
 use crate::plan::ClusterView;
 
 /// How long a restart waits at most, both for one backup and after the last progress of the rollout: backups may follow one another.
-const MAX_WAIT: SignedDuration = SignedDuration::from_mins(10);
+pub const MAX_WAIT: SignedDuration = SignedDuration::from_mins(10);
 
 /// The backup that the next restart waits for, if any.
 pub fn awaited<'a>(view: &ClusterView<'a>, rollout: &Rollout) -> Option<&'a RunningBackup> {
     let observed = view.observed;
-    let is_recent = |since| observed.now.duration_since(since) < MAX_WAIT;
-    if !is_recent(rollout.progressed_at) {
-        return None;
-    }
     let mut running = observed.running_backups.iter();
-    running.find(|backup| is_recent(backup.started_at))
+    let is_recent = |backup: &&RunningBackup| observed.now.duration_since(backup.started_at) < MAX_WAIT;
+    running
+        .find(is_recent)
+        .filter(|_| rollout.has_progressed_within(MAX_WAIT, observed.now))
 }
