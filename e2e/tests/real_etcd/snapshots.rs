@@ -346,7 +346,7 @@ async fn members_are_reached_with_certificates_as_the_older_operators_secrets_ho
     let without = backup(source.clone())
         .await?
         .expect_err("a certificate is asked for");
-    assert_eq!(without.reason, "NoMember", "{without}");
+    assert_eq!(without.reason, "ClientTLS", "{without}");
     std::fs::write(folder.path().join("etcd-client.crt"), &client.certificate)?;
     std::fs::write(folder.path().join("etcd-client.key"), &client.key)?;
     backup(source).await??;

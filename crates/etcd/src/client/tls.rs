@@ -76,8 +76,9 @@ impl Connector {
     }
 
     async fn open(self) -> io::Result<Connection> {
-        self.failure.clear();
-        let tcp = TcpStream::connect(&self.address).await?;
+        let tcp = TcpStream::connect(&self.address).await;
+        // Until then it stands: a channel opens another connection before the call that the last one failed is told why.
+        let tcp = tcp.inspect_err(|_| self.failure.clear())?;
         tcp.set_nodelay(true)?;
         let stream = TlsConnector::from(self.config)
             .connect(self.server_name, tcp)
@@ -201,6 +202,23 @@ pub struct Connection {
     failure: TlsFailure,
 }
 
+impl Connection {
+    /// Passes on what became of a write. Where it failed, the member may have said before why it closes the connection, which
+    /// whoever writes does not read any more: it is read here, and the write fails when it has come.
+    fn wrote<T>(&mut self, context: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if self.has_answered || !matches!(polled, Poll::Ready(Err(_))) {
+            return polled;
+        }
+        let mut bytes = [0; 1024];
+        match Pin::new(&mut self.stream).poll_read(context, &mut ReadBuf::new(&mut bytes)) {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(Err(error)) => self.failure.record(&error),
+            Poll::Ready(Ok(())) => {}
+        }
+        polled
+    }
+}
+
 impl AsyncRead for Connection {
     fn poll_read(
         mut self: Pin<&mut Self>,
@@ -210,9 +228,12 @@ impl AsyncRead for Connection {
         let filled = buffer.filled().len();
         let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
         match &polled {
-            Poll::Ready(Ok(())) => self.has_answered |= buffer.filled().len() > filled,
+            Poll::Ready(Ok(())) if !self.has_answered && buffer.filled().len() > filled => {
+                self.has_answered = true;
+                self.failure.clear();
+            }
             Poll::Ready(Err(error)) if !self.has_answered => self.failure.record(error),
-            Poll::Ready(Err(_)) | Poll::Pending => {}
+            Poll::Ready(_) | Poll::Pending => {}
         }
         polled
     }
@@ -224,7 +245,8 @@ impl AsyncWrite for Connection {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+        let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.wrote(context, polled)
     }
 
     fn poll_write_vectored(
@@ -232,7 +254,8 @@ impl AsyncWrite for Connection {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+        let polled = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        self.wrote(context, polled)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -240,10 +263,12 @@ impl AsyncWrite for Connection {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        let polled = Pin::new(&mut self.stream).poll_flush(context);
+        self.wrote(context, polled)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        let polled = Pin::new(&mut self.stream).poll_shutdown(context);
+        self.wrote(context, polled)
     }
 }
