@@ -7,7 +7,7 @@ use etcd_operator_etcd::membership::{Known, Member, Role};
 use etcd_operator_etcd::policy::Feature;
 
 use super::evidence::{is_node_lost, is_overdue_unschedulable};
-use super::{ClusterView, FlowDecision, GracePeriod, PodRef, Reason, Step, layout, safety};
+use super::{ClusterView, FlowDecision, GracePeriod, PodRef, Reason, Step, corrupt, layout, rollout, safety};
 use crate::blocker::{Blocker, MemberProblem};
 use crate::observed_state::{Container, Ordinal, Pod};
 use crate::pending_operation::{Discard, Operation};
@@ -15,7 +15,7 @@ use crate::pending_operation::{Discard, Operation};
 /// How etcd ends by itself. What runs before it ends otherwise, and so does whoever is killed.
 const ETCD_EXIT_CODES: std::ops::RangeInclusive<i32> = 0..=2;
 
-/// Goes on taking out the member of this ID; none once it and its volume are gone.
+/// Goes on taking out the member of this ID; none once it and its volume are gone, or while it must stay.
 pub fn advance(
     view: &ClusterView<'_>,
     known: &Known,
@@ -35,11 +35,46 @@ pub fn advance(
     if ordinal.get() < u16::from(observed.desired.size.get()) && may_stay() {
         return None;
     }
+    if wait(view, known, ordinal, member).is_some() {
+        return None;
+    }
     let text = format!("{name} is taken out of the cluster.");
     let decision = remove_member(view, known, member, text);
     Some(FlowDecision {
         operation: Some(Operation::Remove { ordinal, id }),
         ..decision
+    })
+}
+
+/// What a member with data stays for that is to be taken out; it is asked until the member has left.
+pub fn wait(
+    view: &ClusterView<'_>,
+    known: &Known,
+    ordinal: Ordinal,
+    member: &Member,
+) -> Option<FlowDecision> {
+    if member.role != Role::Voter || !member.has_started() {
+        return None;
+    }
+    let name = view.observed.name(ordinal);
+    if corrupt::is_corrupt_alarm_raised(view) {
+        let text = format!("{name} is to be taken out.");
+        let blocked = FlowDecision::without_operation(Reason::Blocked, text);
+        return Some(blocked.with_blockers(vec![Blocker::CorruptAlarmForbidsRemoval]));
+    }
+    let waiting = |text: String| Some(FlowDecision::without_operation(Reason::Waiting, text));
+    if view.observed.alarms_failure.is_some() {
+        return waiting(format!(
+            "{name} is to be taken out. A member reports errors, and etcd does not tell its alarms: no member is removed until it does."
+        ));
+    }
+    let last = view
+        .is_healthy(known, member)
+        .then(|| rollout::wait_before_last(view, ordinal));
+    last.flatten().and_then(|last| {
+        waiting(format!(
+            "{name} is to be taken out and is the last member of the lower minor version: {last}."
+        ))
     })
 }
 

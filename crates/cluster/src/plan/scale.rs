@@ -4,7 +4,7 @@
 use etcd_operator_etcd::membership::{Known, Member};
 
 use super::evidence::is_overdue_unschedulable;
-use super::{ClusterView, FlowDecision, Reason, corrupt, diagnose, join, remove, rollout};
+use super::{ClusterView, FlowDecision, Reason, diagnose, join, remove};
 use crate::blocker::{Blocker, MemberProblem};
 use crate::observed_state::Ordinal;
 use crate::pending_operation::Join;
@@ -59,8 +59,8 @@ fn shrink(
         let text = format!("{name} is to be taken out.");
         Some(FlowDecision::without_operation(Reason::Blocked, text).with_blockers(vec![blocker]))
     };
-    if corrupt::is_corrupt_alarm_raised(view) {
-        return blocked(Blocker::CorruptAlarmForbidsRemoval);
+    if let Some(wait) = remove::wait(view, known, ordinal, member) {
+        return Some(wait);
     }
     let unhealthy = known.voters().filter_map(|voter| {
         let lower = view.ordinal(voter).filter(|lower| *lower < ordinal)?;
@@ -83,11 +83,6 @@ fn shrink(
     if !missing.is_empty() && known.voters().count() <= wanted {
         let text = format!("{name} stays until a member of a lower place can be brought in.");
         return Some(await_missing_members(view, known, missing, text));
-    }
-    if let Some(wait) = rollout::wait_before_last(view, ordinal) {
-        let text =
-            format!("{name} is to be taken out and is the last member of the lower minor version: {wait}.");
-        return Some(FlowDecision::without_operation(Reason::Waiting, text));
     }
     remove::advance(view, known, ordinal, member.id)
 }

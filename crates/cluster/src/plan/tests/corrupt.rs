@@ -105,6 +105,25 @@ fn while_data_differ_no_copy_of_them_goes() {
 }
 
 #[test]
+fn no_copy_goes_while_etcd_does_not_tell_whether_data_differ_though_its_removal_was_begun() {
+    let same = Some((1, 7));
+    let mut scene = raised(3, None, &[same, same, same]);
+    scene.observed.alarms.clear();
+    scene.asks_for(1);
+    let begun = plan(&scene.observed);
+    assert_eq!(line(&scene, &begun), "Scaling Remove(2) remove c-2 (12)");
+    let failure = Some(CallFailure::from_text("etcdserver: too many requests"));
+    scene.observed.alarms_failure = failure.clone();
+    assert_eq!(planned(&scene), "Waiting - -");
+    scene.observed.alarms_failure = None;
+    scene.stored(&begun);
+    scene.observed.alarms_failure = failure;
+    assert_eq!(plan(&scene.observed).step, None);
+    scene.observed.alarms_failure = None;
+    assert_eq!(plan(&scene.observed).step, begun.step);
+}
+
+#[test]
 fn an_alarm_that_is_taken_back_takes_back_what_was_begun_for_it() {
     let mut scene = raised(3, Some(id(1)), &[Some((2, 7)), Some((1, 7)), Some((2, 7))]);
     scene.silent(2);

@@ -19,7 +19,7 @@ use crate::desired::desired;
 use crate::next_version::next_version;
 use crate::observed_state::ended_container;
 use crate::pending_operation::{Cause, Operation, PendingOperation, Replace};
-use crate::plan::{PendingCause, RolloutState};
+use crate::plan::{PendingCause, RolloutState, Step};
 
 fn version(text: &str) -> Version {
     text.parse().expect(text)
@@ -268,7 +268,16 @@ fn a_smaller_size_does_not_take_the_last_member_of_the_lower_version_out_at_once
     let waits = plan(&scene.observed);
     assert_eq!(waits.step, None, "{waits:?}");
     scene.pod_at(1).ready_since = Some(scene.observed.now - SignedDuration::from_secs(31));
-    assert!(plan(&scene.observed).step.is_some());
+    let removed = plan(&scene.observed);
+    assert!(removed.step.is_some());
+    // It was begun, and nothing has left yet, when the user sets the version back.
+    scene.stored(&removed);
+    asks_for_version(&mut scene, "3.5.35");
+    let waits = plan(&scene.observed);
+    assert!(
+        !matches!(waits.step, Some(Step::MoveLeader { .. } | Step::Remove { .. })),
+        "{waits:?}"
+    );
 }
 
 #[test]
