@@ -22,27 +22,27 @@ pub fn is_template_changed(view: &ClusterView<'_>) -> bool {
 
 /// Whether the pod template of a cluster that has formed may become the one that is asked for.
 pub fn may_update_template(view: &ClusterView<'_>, persisted: &PersistedState) -> bool {
-    if !is_change_wanted(view, persisted) {
-        return false;
-    }
-    must_update_at_once(view) || (are_members_prepared(view, persisted) && is_pod_admitted(view))
+    is_change_wanted(view, persisted)
+        && (must_follow_members(view) || (is_update_due(view, persisted) && is_pod_admitted(view)))
 }
 
-/// Whether nothing but the API server's dry run of the changed pod keeps the pod template from changing. Members that need the
-/// change to start at all do not wait for it: a refused pod is no worse than theirs.
+/// Whether nothing but the API server's dry run of the changed pod keeps the pod template from changing.
 pub fn needs_dry_run(view: &ClusterView<'_>, persisted: &PersistedState) -> bool {
-    is_change_wanted(view, persisted) && !must_update_at_once(view) && are_members_prepared(view, persisted)
+    is_change_wanted(view, persisted) && !must_follow_members(view) && is_update_due(view, persisted)
 }
 
-/// Whether members may start with no other pod template than the changed one.
-fn must_update_at_once(view: &ClusterView<'_>) -> bool {
-    if minor::is_return_asleep(view) || minor::is_template_behind(view) {
-        return true;
-    }
+/// Whether the template names a minor version with which the members cannot start again.
+fn must_follow_members(view: &ClusterView<'_>) -> bool {
+    minor::is_return_asleep(view) || minor::is_template_behind(view)
+}
+
+/// Whether the members can take another pod template, or members may need it to start.
+fn is_update_due(view: &ClusterView<'_>, persisted: &PersistedState) -> bool {
     // A newer minor version that is not sure to work helps no member. Else a member that does not start may need the change,
     // and others may need that member.
-    !minor::is_next_minor(view)
-        && (stuck::stuck_pods(view).next().is_some() || is_unserved_without_quorum(view))
+    let is_needed = !minor::is_next_minor(view)
+        && (stuck::stuck_pods(view).next().is_some() || is_unserved_without_quorum(view));
+    is_needed || are_members_prepared(view, persisted)
 }
 
 /// Whether the members can be restarted with another pod template, but for what the API server says to that.
@@ -53,12 +53,23 @@ fn are_members_prepared(view: &ClusterView<'_>, persisted: &PersistedState) -> b
     view.observed.wanted.has_slot && are_members_settled(view, persisted)
 }
 
-/// Whether the API server would create the pods of the changed template, as far as it was asked.
+/// Whether the API server would create the pods of the changed template, as far as it was asked. Without an answer, the template
+/// changes only for voters that cannot start with the one they have: the changed one is no worse than theirs.
 fn is_pod_admitted(view: &ClusterView<'_>) -> bool {
     match &view.observed.pod_admission {
         PodAdmission::NotAsked | PodAdmission::Admitted | PodAdmission::NotSupported { .. } => true,
-        PodAdmission::Refused { .. } | PodAdmission::Unknown { .. } => false,
+        PodAdmission::Refused { .. } => false,
+        PodAdmission::Unknown { .. } => view.known().is_none_or(|known| {
+            let mut stuck = stuck::stuck_pods(view).filter(|(_, pod)| !view.has_served_template(pod));
+            stuck.any(|(ordinal, _)| known.voters().any(|voter| view.ordinal(voter) == Some(ordinal)))
+        }),
     }
+}
+
+/// Whether the change that the spec asks for by now cannot be made: the user must act, or the API server does not create its
+/// pods. The one before it is not carried on meanwhile: the spec asks for it no more.
+pub fn is_change_refused(view: &ClusterView<'_>) -> bool {
+    is_template_changed(view) && (user_blocker(view).is_some() || !is_pod_admitted(view))
 }
 
 /// How far the backup is that comes before a newer minor version, while nothing else keeps the pod template from changing.

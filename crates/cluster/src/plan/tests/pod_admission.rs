@@ -4,12 +4,12 @@ use etcd_operator_api::cluster::UpdateStrategy;
 use etcd_operator_api::condition::ConditionType;
 
 use super::explanations::{condition_of, status_of};
-use super::rollout::{edited, may_update};
+use super::rollout::{edited, may_update, template_changed};
 use super::scene::{Scene, waiting};
 use super::{plan, planned};
 use crate::blocker::{Blocker, BlockerReason};
-use crate::observed_state::PodAdmission;
-use crate::plan::{PendingCause, RolloutState};
+use crate::observed_state::{Container, PodAdmission, StartDelay};
+use crate::plan::{PendingCause, RolloutState, Step};
 
 const WORDS: &str =
     "pods \"c-0\" is forbidden: maximum memory usage per Container is 64Mi, but limit is 128Mi";
@@ -109,12 +109,71 @@ fn an_answer_that_is_missing_is_waited_for_and_one_that_cannot_be_had_is_not() {
     assert!(may_update(&answered(3, not_supported)));
 }
 
+/// A member that cannot start with the pod template, which has never served, once the API server was asked for a corrected one.
+fn stuck(admission: PodAdmission) -> Scene {
+    let mut scene = template_changed(3);
+    scene.silent(1);
+    scene.pod_at(1).spec_hash = Some("edited".to_owned());
+    scene.pod_at(1).container = waiting("ImagePullBackOff");
+    scene.edited("corrected");
+    scene.observed.pod_admission = admission;
+    scene
+}
+
 #[test]
-fn members_that_need_the_change_to_start_do_not_wait_for_the_api_server() {
-    let mut stuck = edited(3);
-    stuck.silent(1);
-    stuck.pod_at(1).container = waiting("ImagePullBackOff");
-    assert!(may_update(&stuck) && !needs_dry_run(&stuck));
+fn voters_that_need_the_change_to_start_do_not_wait_for_an_answer_of_the_api_server() {
+    let message = || WORDS.to_owned();
+    assert!(needs_dry_run(&stuck(PodAdmission::NotAsked)));
+    assert!(may_update(&stuck(PodAdmission::Unknown { message: message() })));
+    // Pods that are not created help nobody, and a template that nobody can use would keep every drained pod from coming back.
+    assert!(!may_update(&stuck(PodAdmission::Refused { message: message() })));
+}
+
+#[test]
+fn a_new_member_without_a_node_changes_nothing_about_a_template_that_the_api_server_refuses() {
+    let unknown = PodAdmission::Unknown {
+        message: WORDS.to_owned(),
+    };
+    for mut scene in [refused(1), answered(1, unknown)] {
+        scene.asks_for(3);
+        scene.pod(1, "new-1");
+        scene.pod_at(1).container = Container::Waiting(StartDelay::NotScheduled);
+        scene.pod_at(1).unscheduled_since = Some(scene.observed.now);
+        assert!(!may_update(&scene));
+        let next = plan(&scene.observed);
+        assert!(!matches!(next.step, Some(Step::RestartPod { .. })), "{next:?}");
+    }
+}
+
+/// The rollout has restarted one member of three, and the spec asks for something else by now.
+fn half_way(admission: PodAdmission) -> Scene {
+    let mut scene = template_changed(3);
+    scene.pod_at(1).uid = "new-1".to_owned();
+    scene.pod_at(1).spec_hash = Some("edited".to_owned());
+    assert_eq!(planned(&scene), "RollingOut - restart c-2 (Evicted)");
+    scene.edited("set back");
+    scene.observed.pod_admission = admission;
+    scene
+}
+
+#[test]
+fn a_change_that_was_withdrawn_is_not_carried_on_while_the_api_server_refuses_the_one_that_replaces_it() {
+    let message = || WORDS.to_owned();
+    for admission in [
+        PodAdmission::Refused { message: message() },
+        PodAdmission::Unknown { message: message() },
+    ] {
+        let scene = half_way(admission);
+        assert_eq!(plan(&scene.observed).step, None);
+        // The others do without a member that does not serve, and need it.
+        let mut unhealthy = half_way(scene.observed.pod_admission.clone());
+        unhealthy.pod_at(2).ready = false;
+        assert!(plan(&unhealthy.observed).step.is_some());
+    }
+    let mut too_small = half_way(PodAdmission::NotAsked);
+    too_small.observed.desired.options.quota = Some(1);
+    assert_eq!(plan(&too_small.observed).step, None);
+    assert!(may_update(&half_way(PodAdmission::Admitted)));
 }
 
 #[test]
