@@ -55,7 +55,7 @@ impl Rollout {
         }
     }
 
-    /// Whether a member was restarted, or was done, so short a time ago.
+    /// Whether the template changed, a member was restarted, or one was done, so short a time ago.
     pub fn has_progressed_within(&self, time: SignedDuration, now: Timestamp) -> bool {
         now.duration_since(self.progressed_at) < time
     }
@@ -64,8 +64,13 @@ impl Rollout {
     pub fn set_current(&mut self, current: Option<RestartedMember>, now: Timestamp) {
         if self.current != current {
             self.current = current;
-            self.progressed_at = whole_seconds(now);
+            self.set_progressed(now);
         }
+    }
+
+    /// Records that the rollout goes on.
+    pub fn set_progressed(&mut self, now: Timestamp) {
+        self.progressed_at = whole_seconds(now);
     }
 
     /// Records that the pod of the member that is being restarted goes, or is gone.

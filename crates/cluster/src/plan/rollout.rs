@@ -225,6 +225,10 @@ pub fn refresh(view: &ClusterView<'_>, persisted: &mut PersistedState) {
 
 /// What is remembered once this step is to be taken.
 pub fn record_step(view: &ClusterView<'_>, persisted: &mut PersistedState, step: Option<&Step>) {
+    let is_template_moving = may_update_template(view, persisted);
+    if let Some(rollout) = persisted.rollout.as_mut().filter(|_| is_template_moving) {
+        rollout.set_progressed(view.observed.now);
+    }
     let (Some(step), Some(rollout)) = (step, &mut persisted.rollout) else {
         return;
     };
@@ -526,8 +530,10 @@ fn stalled_member(view: &ClusterView<'_>, rollout: &Rollout) -> Option<(String, 
         }
         let is_silent = member.status().is_none();
         let is_changed = pod.spec_hash.as_ref() == made_for;
+        // One missed answer of a member that nobody restarted says nothing about a template that has served.
+        let never_served = is_changed && is_silent && !view.has_served_template(pod);
         (is_changed && is_silent && pod.is_crash_looping)
-            || ((is_restarted || (is_changed && is_silent)) && is_overdue(view, rollout, Some(pod)))
+            || ((is_restarted || never_served) && is_overdue(view, rollout, Some(pod)))
     };
     let mut members = observed.members.iter();
     let (ordinal, _) = members.find(|(ordinal, member)| is_stalled(**ordinal, member))?;

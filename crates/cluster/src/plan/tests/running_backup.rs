@@ -2,7 +2,7 @@
 
 use jiff::SignedDuration;
 
-use super::rollout::template_changed;
+use super::rollout::{edited, template_changed};
 use super::scene::{Scene, waiting};
 use super::{plan, planned};
 use crate::observed_state::RunningBackup;
@@ -49,4 +49,22 @@ fn a_pod_that_does_not_start_waits_for_no_backup() {
     scene.silent(1);
     scene.pod_at(1).container = waiting("ImagePullBackOff");
     assert_eq!(planned(&scene), "RollingOut - delete stopped c-1");
+}
+
+#[test]
+fn the_ten_minutes_do_not_begin_while_other_clusters_are_rolled_out() {
+    let mut scene = edited(3);
+    scene.observed.wanted.has_slot = false;
+    let queued = plan(&scene.observed);
+    scene.stored(&queued);
+    scene.observed.now += SignedDuration::from_mins(30);
+    scene.observed.wanted.has_slot = true;
+    let changed = plan(&scene.observed);
+    assert!(changed.layout.as_ref().expect("a layout").may_update_template());
+    scene.stored(&changed);
+    scene.observed.running_backups = vec![RunningBackup {
+        name: "nightly".to_owned(),
+        started_at: scene.observed.now,
+    }];
+    assert_eq!(plan(&scene.observed).step, None);
 }
