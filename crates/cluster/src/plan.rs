@@ -49,8 +49,9 @@ pub use evidence::{Evidence, evidence};
 pub use layout::{FetchContainer, ObjectLayout, TemplateChange};
 pub use restore::member_restore_statuses;
 pub use rollout::{
-    BackupRequest, DEFAULT_QUOTA, Departure, OtherVoters, PendingCause, RolloutState, is_incomplete,
-    is_next_minor, is_template_behind, member_versions, needs_cluster_version, outdated_pods, stuck_pods,
+    BackupRequest, DEFAULT_QUOTA, Departure, OtherVoters, PendingCause, RECONNECTED_AFTER, RolloutState,
+    is_incomplete, is_next_minor, is_template_behind, member_versions, needs_cluster_version, outdated_pods,
+    stuck_pods,
 };
 
 /// What to do next.

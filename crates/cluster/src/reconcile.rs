@@ -268,8 +268,10 @@ impl Reconciler {
         let observation = observe(cluster, desired, &self.deps, &read).await;
         let mut observation = observation.inspect_err(|_| self.rollout_slots.release(key))?;
         observation.observed.unfenced = self.unfenced_ordinals(key);
+        let rollout = observation.observed.persisted.rollout.as_ref();
+        let is_mixed = rollout.is_some_and(|rollout| rollout.reversible == Some(true));
         observation.observed.wanted.has_slot =
-            !plan::is_incomplete(&observation.observed) || self.rollout_slots.take(key);
+            !plan::is_incomplete(&observation.observed) || self.rollout_slots.take(key, is_mixed);
         self.readings
             .record(key, &Sample::new(cluster, &observation.observed));
         Ok(observation)
@@ -464,10 +466,16 @@ enum Applied {
 }
 
 /// Whether a rollout does something now. Whoever waits for its own members, its budget or its user keeps nobody else waiting.
+/// Between two members it does so until clients have returned, or the user has watched a newer minor version for long enough.
 fn is_under_way(observed: &ObservedCluster, plan: &Plan) -> bool {
     let is_restarting = plan.persisted.rollout.as_ref().is_some_and(|rollout| {
         let Some(current) = &rollout.current else {
-            return false;
+            let watched = SignedDuration::try_from(observed.desired.updates.min_ready);
+            let watched = watched.ok().filter(|_| rollout.reversible == Some(true));
+            let watched = watched
+                .unwrap_or_default()
+                .saturating_add(plan::RECONNECTED_AFTER);
+            return rollout.has_progressed_within(watched, observed.now);
         };
         let pod = observed.member(current.ordinal).pod.as_ref();
         // The copies may not show yet that its pod goes, while its etcd does not answer any more.

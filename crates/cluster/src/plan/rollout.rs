@@ -13,6 +13,7 @@ use etcd_operator_api::cluster::UpdateStrategy;
 use etcd_operator_etcd::id::MemberId;
 use etcd_operator_etcd::membership::{Known, Member, Role};
 use etcd_operator_etcd::status::AlarmKind;
+use jiff::SignedDuration;
 
 use super::bootstrap::has_other_spec_hash;
 use super::{ClusterView, FlowDecision, PodRef, Reason, Step, diagnose, formed, remove, replace};
@@ -389,6 +390,13 @@ pub fn decide(view: &ClusterView<'_>, known: &Known, persisted: &PersistedState)
         );
         return waits(&text);
     }
+    if unhealthy.is_empty() && !have_clients_returned(view, known, member.id) {
+        let text = format!(
+            "{} restarts when clients have had the time to connect again to one that has restarted.",
+            observed.name(*ordinal),
+        );
+        return waits(&text);
+    }
     if surge::replaces_members(view) {
         let wanted = usize::from(observed.desired.size.get());
         let is_complete = unhealthy.is_empty() && known.voters().count() == wanted;
@@ -419,6 +427,22 @@ pub fn restarts_members(view: &ClusterView<'_>, persisted: &PersistedState) -> b
         && !surge::replaces_members(view)
         && persisted.pending.is_none()
         && outdated_pods(view).next().is_some()
+}
+
+/// Whether clients that were connected to all members can be connected to another voter than the one that goes. A client whose
+/// member goes may connect to the address of the pod that is gone, where nothing answers, and gives up after `RECONNECTED_AFTER`.
+/// One and two voters have no redundancy: clients see a gap in any case.
+fn have_clients_returned(view: &ClusterView<'_>, known: &Known, goes: MemberId) -> bool {
+    let observed = view.observed;
+    let has_served_for_a_while = |voter: &Member| {
+        let pod = view
+            .ordinal(voter)
+            .and_then(|ordinal| observed.member(ordinal).pod.as_ref());
+        let created = pod.and_then(|pod| pod.created);
+        created.is_none_or(|created| observed.now.duration_since(created) >= RECONNECTED_AFTER)
+    };
+    let mut others = known.voters().filter(|voter| voter.id != goes);
+    known.voters().count() <= 2 || others.any(has_served_for_a_while)
 }
 
 /// The leader comes last, so that leadership moves once: to a member that stays.
@@ -550,8 +574,11 @@ fn is_overdue(view: &ClusterView<'_>, rollout: &Rollout, pod: Option<&Pod>) -> b
         });
     let waited = observed.now.duration_since(last);
     let deadline = observed.desired.updates.progress_deadline;
-    waited >= deadline.try_into().unwrap_or(jiff::SignedDuration::MAX)
+    waited >= deadline.try_into().unwrap_or(SignedDuration::MAX)
 }
+
+/// When a client has given up a connection that nothing answers: gRPC gives an attempt 20 seconds.
+pub const RECONNECTED_AFTER: SignedDuration = SignedDuration::from_secs(21);
 
 /// The others of a restarted member, each with its ID: all of them must serve right before its pod goes.
 pub type OtherVoters = Vec<(Ordinal, MemberId)>;

@@ -26,6 +26,7 @@ mod restore_ends;
 mod restore_props;
 mod restore_single;
 mod rollout;
+mod rollout_pace;
 mod running_backup;
 mod scale;
 mod scene;

@@ -22,13 +22,14 @@ impl RolloutSlots {
         }
     }
 
-    /// Takes a slot for a cluster, unless all are taken by others.
-    pub fn take(&self, key: &ObjectKey) -> bool {
+    /// Takes a slot for a cluster, unless all are taken by others. One whose members run two minor versions gets one in any case: it
+    /// is half-way, and whoever sets it back must not wait for others.
+    pub fn take(&self, key: &ObjectKey, is_mixed: bool) -> bool {
         let mut taken = self.lock();
         if taken.contains(key) {
             return true;
         }
-        let is_free = taken.len() < self.max;
+        let is_free = is_mixed || taken.len() < self.max;
         if is_free {
             taken.insert(key.clone());
         }
@@ -53,10 +54,20 @@ mod tests {
     fn no_more_clusters_hold_a_slot_than_there_are() {
         let slots = RolloutSlots::new(2);
         let [a, b, c] = ["a", "b", "c"].map(|name| ObjectKey::new("ns", name));
-        assert!(slots.take(&a) && slots.take(&b) && slots.take(&a));
-        assert!(!slots.take(&c));
+        let take = |key| slots.take(key, false);
+        assert!(take(&a) && take(&b) && take(&a));
+        assert!(!take(&c));
         slots.release(&a);
-        assert!(slots.take(&c));
-        assert!(!slots.take(&a));
+        assert!(take(&c));
+        assert!(!take(&a));
+    }
+
+    #[test]
+    fn a_cluster_that_is_half_way_to_another_minor_version_waits_for_nobody() {
+        let slots = RolloutSlots::new(1);
+        let [a, b, c] = ["a", "b", "c"].map(|name| ObjectKey::new("ns", name));
+        assert!(slots.take(&a, false) && slots.take(&b, true));
+        slots.release(&a);
+        assert!(!slots.take(&c, false), "the other one is still under way");
     }
 }

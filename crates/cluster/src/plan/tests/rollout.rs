@@ -39,7 +39,7 @@ pub fn template_changed(size: u8) -> Scene {
 }
 
 /// The next step is stored and taken: the pod is gone, and another one of the current template has come and serves.
-fn restarted(scene: &mut Scene, number: u16, uid: &str) {
+pub fn restarted(scene: &mut Scene, number: u16, uid: &str) {
     scene.runs(number, id(number));
     let wanted = scene.observed.set.as_ref().and_then(|set| set.spec_hash.clone());
     let pod = scene.pod_at(number);

@@ -1,0 +1,53 @@
+//! How fast one member follows the other, and when a rollout counts as stalled.
+
+use etcd_operator_api::cluster::UpdateStrategy;
+use jiff::SignedDuration;
+
+use super::rollout::{restarted, template_changed};
+use super::scene::id;
+use super::{line, plan, planned};
+use crate::plan::RolloutState;
+
+#[test]
+fn one_missed_answer_of_a_member_that_nobody_restarts_stalls_no_rollout_however_old() {
+    let mut scene = template_changed(3);
+    scene.observed.desired.updates.strategy = UpdateStrategy::OnDelete;
+    restarted(&mut scene, 1, "new-1");
+    let next = plan(&scene.observed);
+    scene.stored(&next);
+    scene.observed.now += SignedDuration::from_hours(1);
+    scene.silent(1);
+    assert_eq!(plan(&scene.observed).rollout, RolloutState::OnDelete);
+}
+
+#[test]
+fn the_last_member_goes_when_clients_have_had_the_time_to_connect_to_another_one_again() {
+    let mut scene = template_changed(3);
+    for number in [1, 2] {
+        let next = plan(&scene.observed);
+        assert_eq!(
+            line(&scene, &next),
+            format!("RollingOut - restart c-{number} (Evicted)")
+        );
+        scene.stored(&next);
+        restarted(&mut scene, number, &format!("new-{number}"));
+        scene.pod_at(number).created = Some(scene.observed.now);
+        scene.observed.now += SignedDuration::from_secs(6);
+    }
+    scene.known().leader = Some(id(2));
+    let waits = plan(&scene.observed);
+    assert_eq!((waits.step, waits.rollout), (None, RolloutState::RollingOut));
+    scene.observed.now += SignedDuration::from_secs(9);
+    assert_eq!(planned(&scene), "RollingOut - restart c-0 (Evicted)");
+}
+
+#[test]
+fn members_without_redundancy_do_not_wait_for_clients() {
+    let mut scene = template_changed(2);
+    let next = plan(&scene.observed);
+    scene.stored(&next);
+    restarted(&mut scene, 1, "new-1");
+    scene.pod_at(1).created = Some(scene.observed.now);
+    scene.known().leader = Some(id(1));
+    assert_eq!(planned(&scene), "RollingOut - restart c-0 (Deleted)");
+}
