@@ -1,5 +1,6 @@
 //! Reports of waiting processes over the network: one small request, bounded in time and size.
 
+use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -43,8 +44,14 @@ async fn document<D: Document>(at: IpAddr, path: &str) -> QueryResult<D> {
     let address = std::net::SocketAddr::from((at, METRICS_PORT));
     match tokio::time::timeout(TIMEOUT, fetch(address, path)).await {
         Ok(Ok(answer)) => answer,
-        Ok(Err(why)) => {
-            QueryResult::NoAnswer(CallFailure::from_text(format!("http://{address}{path}: {why}")))
+        Ok(Err(error)) => {
+            let text = format!("http://{address}{path}: {error}");
+            QueryResult::NoAnswer(match error {
+                ReportError::Connection(error) if error.kind() == ErrorKind::ConnectionRefused => {
+                    CallFailure::connection_refused(text)
+                }
+                _ => CallFailure::from_text(text),
+            })
         }
         Err(_) => QueryResult::NoAnswer(CallFailure::from_text(format!(
             "http://{address}{path}: no answer within {TIMEOUT:?}"
@@ -106,4 +113,21 @@ enum ReportError {
     Body(String),
     #[error("{0}")]
     Report(#[from] contract::DocumentError),
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+    use crate::observed_state::CallClass;
+
+    #[tokio::test]
+    async fn a_pod_that_refuses_the_connection_does_not_listen_yet() {
+        // Nothing listens at this address of the loopback interface.
+        let at = IpAddr::V4(Ipv4Addr::new(127, 87, 65, 43));
+        let report = HttpReports.read_report(at).await;
+        let class = report.failure().map(|failure| failure.class);
+        assert_eq!(class, Some(CallClass::ConnectionRefused), "{report:?}");
+    }
 }

@@ -12,8 +12,10 @@ mod stream;
 mod tls;
 mod verifier;
 
-use std::error::Error as _;
+use std::error::Error as StdError;
 use std::fmt;
+use std::io;
+use std::iter;
 use std::time::Duration;
 
 use tonic::Code;
@@ -88,7 +90,7 @@ impl Client {
         let channel = match tokio::time::timeout(limit, connected).await {
             Ok(Ok(channel)) => etcd_client::Channel::Tonic(channel),
             Ok(Err(error)) => {
-                return Err(failed(tls_failure.explain(Cause::Unreachable(whole(&error)))));
+                return Err(failed(tls_failure.explain(no_connection(&error))));
             }
             Err(_) => return Err(failed(Cause::Unreachable(format!("not within {limit:?}")))),
         };
@@ -152,7 +154,7 @@ impl Client {
 /// TLS is the connector's.
 fn prepare(endpoint: &Endpoint) -> Result<tonic::transport::Endpoint, String> {
     let prepared = tonic::transport::Endpoint::from_shared(endpoint.url.to_string())
-        .map_err(|error| whole(&error))?
+        .map_err(|error| with_sources(&error.to_string(), error.source()))?
         .connect_timeout(endpoint.limits.connect)
         .tcp_nodelay(true)
         .initial_stream_window_size(WINDOW)
@@ -166,7 +168,7 @@ fn prepare(endpoint: &Endpoint) -> Result<tonic::transport::Endpoint, String> {
 fn cause(error: &etcd_client::Error) -> Cause {
     let status = match error {
         etcd_client::Error::GRpcStatus(status) => status,
-        etcd_client::Error::TransportError(error) => return Cause::Unreachable(whole(error)),
+        etcd_client::Error::TransportError(error) => return no_connection(error),
         // A token that no header can carry, and what no call of ours can cause.
         other => return Cause::Malformed(other.to_string()),
     };
@@ -179,20 +181,30 @@ fn cause(error: &etcd_client::Error) -> Cause {
     }
 }
 
-/// An error with everything that led to it: the outermost says little.
-fn whole(error: &dyn std::error::Error) -> String {
-    with_sources(&error.to_string(), error.source())
+/// Why there is no connection.
+fn no_connection(error: &(dyn StdError + 'static)) -> Cause {
+    let text = with_sources(&error.to_string(), error.source());
+    let mut system_errors = chain(error).filter_map(|error| error.downcast_ref::<io::Error>());
+    if system_errors.any(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
+        Cause::ConnectionRefused(text)
+    } else {
+        Cause::Unreachable(text)
+    }
 }
 
-fn with_sources(message: &str, source: Option<&(dyn std::error::Error + 'static)>) -> String {
+/// An error and all that led to it.
+fn chain<'e>(error: &'e (dyn StdError + 'static)) -> impl Iterator<Item = &'e (dyn StdError + 'static)> {
+    iter::successors(Some(error), |&error| error.source())
+}
+
+/// An error with everything that led to it: the outermost says little.
+fn with_sources(message: &str, source: Option<&(dyn StdError + 'static)>) -> String {
     let mut text = message.to_owned();
-    let mut inner = source;
-    while let Some(error) = inner {
+    for error in source.into_iter().flat_map(chain) {
         let part = error.to_string();
         if !text.contains(&part) {
             text = format!("{text}: {part}");
         }
-        inner = error.source();
     }
     text
 }

@@ -26,6 +26,9 @@ pub enum Cause {
     /// No connection: nothing was asked.
     #[error("no connection: {0}")]
     Unreachable(String),
+    /// The peer refused the connection: the network works, and no process listens there (yet). Nothing was asked.
+    #[error("no connection: {0}")]
+    ConnectionRefused(String),
     /// TLS failed before the member was asked anything.
     #[error("TLS failed: {0}")]
     Tls(TlsError),
@@ -127,6 +130,7 @@ impl Error {
             Cause::Lost(_) | Cause::NoAnswer(_) | Cause::Malformed(_) => true,
             Cause::Setup(_)
             | Cause::Unreachable(_)
+            | Cause::ConnectionRefused(_)
             | Cause::Tls(_)
             | Cause::Unsupported { .. }
             | Cause::UnknownAlarm(_) => false,
@@ -152,7 +156,11 @@ impl Error {
 impl Cause {
     fn class(&self) -> Class {
         match self {
-            Self::Unreachable(_) | Self::Lost(_) | Self::NoAnswer(_) | Self::Malformed(_) => Class::Transient,
+            Self::Unreachable(_)
+            | Self::ConnectionRefused(_)
+            | Self::Lost(_)
+            | Self::NoAnswer(_)
+            | Self::Malformed(_) => Class::Transient,
             Self::Setup(_) | Self::Tls(_) => Class::Tls,
             Self::Unsupported { .. } | Self::UnknownAlarm(_) => Class::Unsupported,
             Self::Rejected(rejection) => class_of(rejection),
@@ -206,7 +214,8 @@ mod tests {
     #[test]
     fn what_was_never_sent_or_was_refused_was_not_done() {
         for cause in [
-            Cause::Unreachable("refused".to_owned()),
+            Cause::Unreachable("no route to host".to_owned()),
+            Cause::ConnectionRefused("connection refused".to_owned()),
             Cause::Setup("no key".to_owned()),
             Cause::Tls(TlsError {
                 fault: TlsFault::MemberCertificate,

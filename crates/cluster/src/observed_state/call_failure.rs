@@ -5,8 +5,6 @@ use std::fmt;
 use etcd_operator_etcd::error::{Cause, Error, TlsError, TlsFault};
 use etcd_operator_etcd::rejection::Rejection;
 
-use super::external_text;
-
 /// A call that returned no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallFailure {
@@ -32,15 +30,20 @@ pub enum CallClass {
 }
 
 impl CallFailure {
-    /// A failed call to a server that is not etcd. Recognizes a refused connection by the text of the operating system.
+    /// A failed call of which nothing is known but its error text.
     pub fn from_text(text: impl Into<String>) -> Self {
-        let text = text.into();
-        let class = if external_text::is_connection_refused(&text) {
-            CallClass::ConnectionRefused
-        } else {
-            CallClass::Other
-        };
-        Self { class, text }
+        Self {
+            class: CallClass::Other,
+            text: text.into(),
+        }
+    }
+
+    /// A call that could not be made, because the peer refused the connection.
+    pub fn connection_refused(text: impl Into<String>) -> Self {
+        Self {
+            class: CallClass::ConnectionRefused,
+            text: text.into(),
+        }
     }
 
     /// A call that cannot be made, because the operator has no certificates for it.
@@ -61,6 +64,7 @@ impl From<&Error> for CallFailure {
                 class: CallClass::Unauthenticated,
                 ..failure
             },
+            Cause::ConnectionRefused(_) => Self::connection_refused(error.to_string()),
             Cause::Setup(_) => Self::no_transport(error.cause.to_string()),
             Cause::Tls(TlsError { fault, .. }) => Self {
                 class: CallClass::Tls(*fault),
@@ -109,17 +113,21 @@ mod tests {
     }
 
     #[test]
-    fn errors_of_etcd_calls_are_classified_by_cause_and_by_the_operating_systems_text() {
-        let refused = "tcp connect error: Connection refused (os error 111)";
+    fn errors_of_etcd_calls_are_classified_by_cause_and_never_by_their_text() {
+        let refused = "Connection refused (os error 111)";
         let unauthorised = Rejection::Unauthorised("etcdserver: user name is empty".to_owned());
         assert_eq!(class(Cause::Rejected(unauthorised)), CallClass::Unauthenticated);
         assert_eq!(
-            class(Cause::Unreachable(refused.to_owned())),
+            class(Cause::ConnectionRefused(refused.to_owned())),
             CallClass::ConnectionRefused
         );
-        assert_eq!(
-            class(Cause::Unreachable("no route to host".to_owned())),
-            CallClass::Other
-        );
+        for cause in [
+            Cause::Unreachable("no route to host".to_owned()),
+            Cause::Lost(
+                "stream error received: refused stream before processing any application logic".to_owned(),
+            ),
+        ] {
+            assert_eq!(class(cause.clone()), CallClass::Other, "{cause}");
+        }
     }
 }

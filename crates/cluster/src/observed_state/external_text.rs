@@ -7,11 +7,6 @@ use std::fmt;
 use super::container_log::{fatal_lines, most_telling_line};
 use super::member::{Container, End, EndCause};
 
-/// Whether the text of a failed call says that the peer refused the connection.
-pub fn is_connection_refused(text: &str) -> bool {
-    text.contains("refused")
-}
-
 /// Why a container has not been started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StartDelay {

@@ -52,6 +52,9 @@ impl Reports for Told {
             match self.0.report(&at.to_string()).await {
                 Ok(report) => QueryResult::Answer(report),
                 Err(Unreported::NotWaiting) => QueryResult::OtherResponder,
+                Err(why @ Unreported::Refused) => {
+                    QueryResult::NoAnswer(CallFailure::connection_refused(why.to_string()))
+                }
                 Err(why) => QueryResult::NoAnswer(CallFailure::from_text(why.to_string())),
             }
         })

@@ -6,9 +6,9 @@ use std::time::Duration;
 use etcd_client::{AlarmAction, AlarmOptions, AlarmResponse, AlarmType, GetOptions};
 use tokio::net::TcpStream;
 
-use super::Client;
 use super::http::{self, VERSION_PATH, Versions};
 use super::tls::TlsFailure;
+use super::{Client, no_connection};
 use crate::error::{Cause, Error};
 use crate::id::{MemberId, Revision};
 use crate::status::{Alarm, AlarmKind, KeysHash, Position, Status};
@@ -67,13 +67,13 @@ impl Client {
 
     async fn read_versions(&self, tls_failure: &TlsFailure) -> Result<Versions, Cause> {
         let address = format!("{}:{}", self.url.host(), self.url.port());
-        let unreachable = |error: std::io::Error| Cause::Unreachable(error.to_string());
+        let unconnected = |error: std::io::Error| no_connection(&error);
         let answer = if let Some(connector) = &self.connector {
             let stream = connector.connect_http1(tls_failure.clone()).await;
-            http::get(stream.map_err(unreachable)?, &address, VERSION_PATH).await
+            http::get(stream.map_err(unconnected)?, &address, VERSION_PATH).await
         } else {
             let stream = TcpStream::connect(&address).await;
-            http::get(stream.map_err(unreachable)?, &address, VERSION_PATH).await
+            http::get(stream.map_err(unconnected)?, &address, VERSION_PATH).await
         };
         Versions::read(&answer?.body).map_err(Cause::Malformed)
     }

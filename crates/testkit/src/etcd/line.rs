@@ -144,7 +144,7 @@ impl Line {
             self.hop("Connect").await?;
             match self.reach() {
                 Reach::Arrives(_) => Ok(()),
-                Reach::Refused => Err(Cause::Unreachable("connection refused".to_owned())),
+                Reach::Refused => Err(Cause::ConnectionRefused("connection refused".to_owned())),
                 Reach::Vanishes if self.is_stopped() => Ok(()),
                 Reach::Vanishes => pending().await,
             }
@@ -168,7 +168,7 @@ impl Line {
             let fault = self.hop(call).await?;
             let process = match self.reach() {
                 Reach::Arrives(process) => process,
-                Reach::Refused => return Err(Cause::Unreachable("connection refused".to_owned())),
+                Reach::Refused => return Err(Cause::ConnectionRefused("connection refused".to_owned())),
                 Reach::Vanishes => pending().await,
             };
             if !self.etcds.with(|world| world.serves(process)) {

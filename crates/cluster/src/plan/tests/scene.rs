@@ -292,8 +292,8 @@ impl Scene {
             is_crash_looping: false,
             end: None,
         });
-        observed_member.report = QueryResult::NoAnswer(CallFailure::from_text("connection refused"));
-        observed_member.status = QueryResult::NoAnswer(CallFailure::from_text("connection refused"));
+        observed_member.report = QueryResult::NoAnswer(CallFailure::connection_refused("connection refused"));
+        observed_member.status = QueryResult::NoAnswer(CallFailure::connection_refused("connection refused"));
     }
 
     /// A member runs at a place and is well.
