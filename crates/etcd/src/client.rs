@@ -18,7 +18,7 @@ use std::io;
 use std::iter;
 use std::time::Duration;
 
-use tonic::Code;
+use tonic::{Code, ConnectError};
 
 pub use keys::{Key, Page};
 pub use login::User;
@@ -175,6 +175,7 @@ fn cause(error: &etcd_client::Error) -> Cause {
     let not_ready = status.message().strip_prefix(NOT_READY);
     match (not_ready, status.source()) {
         (Some(why), None) if status.code() == Code::Unknown => Cause::Unreachable(why.to_owned()),
+        (_, Some(source)) if chain(source).any(|error| error.is::<ConnectError>()) => no_connection(source),
         // Its own text shows its parts as Rust writes them.
         (_, Some(source)) => Cause::Lost(with_sources(status.message(), Some(source))),
         (_, None) => Cause::Rejected(rejection::read(status.code(), status.message())),
@@ -214,6 +215,18 @@ mod tests {
     use tonic::Status;
 
     use super::*;
+
+    #[test]
+    fn a_request_whose_connection_never_came_about_was_not_sent() {
+        let failed = |kind: io::ErrorKind| {
+            let error = ConnectError(io::Error::from(kind).into());
+            cause(&Status::from_error(error.into()).into())
+        };
+        let refused = failed(io::ErrorKind::ConnectionRefused);
+        assert!(matches!(refused, Cause::ConnectionRefused(_)), "{refused}");
+        let other = failed(io::ErrorKind::HostUnreachable);
+        assert!(matches!(other, Cause::Unreachable(_)), "{other}");
+    }
 
     #[test]
     fn a_channel_that_takes_no_request_was_asked_nothing() {
