@@ -1,5 +1,6 @@
 //! The connection to one member, and one call over it. It is never spread over several members: whose answer one gets
-//! is the point. Every call is bounded; dropping the client closes the connection.
+//! is the point. So it is made once: whoever answered a call answers the next one, or nobody does. Every call is bounded;
+//! dropping the client closes the connection.
 
 pub mod door;
 mod http;
@@ -18,7 +19,11 @@ use std::io;
 use std::iter;
 use std::time::Duration;
 
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tonic::transport::Uri;
 use tonic::{Code, ConnectError};
+use tower::Service;
 
 pub use keys::{Key, Page};
 pub use login::User;
@@ -39,6 +44,9 @@ const PONG_WITHIN: Duration = Duration::from_secs(3);
 const WINDOW: u32 = 2 << 20;
 /// What generated clients put before the reason why a channel takes no request. The reason is text, not a source.
 const NOT_READY: &str = "Service was not ready: ";
+
+/// Why a call is not sent once the connection has ended.
+const ENDED: &str = "the connection to the member has ended";
 
 /// The connection to one member.
 #[derive(Clone)]
@@ -80,11 +88,16 @@ impl Client {
         };
         let prepared = prepare(endpoint).map_err(setup)?;
         let connected = async {
-            let Some(connector) = connector.clone() else {
-                return prepared.connect().await;
+            if let Some(connector) = connector.clone() {
+                return prepared.connect_with_connector(once(connector.connect())).await;
+            }
+            let address = format!("{}:{}", endpoint.url.host(), endpoint.url.port());
+            let connect = async move {
+                let stream = TcpStream::connect(address).await?;
+                stream.set_nodelay(true)?;
+                Ok(TokioIo::new(stream))
             };
-            let service = tower::service_fn(move |_| connector.clone().connect());
-            prepared.connect_with_connector(service).await
+            prepared.connect_with_connector(once(connect)).await
         };
         let limit = endpoint.limits.connect;
         let channel = match tokio::time::timeout(limit, connected).await {
@@ -151,12 +164,30 @@ impl Client {
     }
 }
 
+/// Makes a connection once. A channel would connect again by itself, and another process may listen at the address by then.
+fn once<C, F>(
+    connect: F,
+) -> impl Service<Uri, Response = C, Error = io::Error, Future = impl Future<Output = io::Result<C>> + Send>
+where
+    F: Future<Output = io::Result<C>> + Send,
+{
+    let mut connect = Some(connect);
+    tower::service_fn(move |_| {
+        let connect = connect.take();
+        async {
+            match connect {
+                Some(connect) => connect.await,
+                None => Err(io::Error::new(io::ErrorKind::NotConnected, ENDED)),
+            }
+        }
+    })
+}
+
 /// TLS is the connector's.
 fn prepare(endpoint: &Endpoint) -> Result<tonic::transport::Endpoint, String> {
     let prepared = tonic::transport::Endpoint::from_shared(endpoint.url.to_string())
         .map_err(|error| with_sources(&error.to_string(), error.source()))?
         .connect_timeout(endpoint.limits.connect)
-        .tcp_nodelay(true)
         .initial_stream_window_size(WINDOW)
         .initial_connection_window_size(WINDOW)
         .http2_keep_alive_interval(PING_EVERY)

@@ -140,6 +140,23 @@ async fn membership_is_unknown_where_no_read_comes_back() {
 }
 
 #[tokio::test]
+async fn a_connection_that_has_ended_is_not_made_again() {
+    let (listener, address) = listen().await;
+    let (client, stream) = client(&listener, &endpoint(address)).await;
+    drop(stream);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let id = MemberId::new(7).expect("an ID");
+    let error = in_time(client.remove(id)).await;
+    assert!(matches!(error.cause, Cause::Unreachable(_)), "{error}");
+    assert!(!error.may_have_been_done());
+    let again = timeout(Duration::from_millis(200), listener.accept()).await;
+    assert!(
+        again.is_err(),
+        "another process may listen by now, and would be asked"
+    );
+}
+
+#[tokio::test]
 async fn a_dropped_client_leaves_no_connection() {
     let (listener, address) = listen().await;
     let (client, mut stream) = client(&listener, &endpoint(address)).await;

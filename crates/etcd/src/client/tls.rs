@@ -25,7 +25,7 @@ use crate::url::ClientUrl;
 /// The name of HTTP/2 in a handshake.
 const HTTP2: &[u8] = b"h2";
 
-/// Connects to one member by TLS, as often as its channel needs a connection.
+/// Connects to one member by TLS.
 #[derive(Clone)]
 pub struct Connector {
     address: String,
@@ -126,7 +126,7 @@ pub(super) fn certificates(
     CertificateDer::pem_slice_iter(pem).collect()
 }
 
-/// The error of TLS that ended the last connection of a channel, if it was one.
+/// The error of TLS that ended the connection of a channel, if it was one.
 #[derive(Clone, Debug, Default)]
 pub struct TlsFailure(Arc<Mutex<Option<TlsError>>>);
 
