@@ -1,5 +1,7 @@
 //! A member that is not there, does not answer or hangs up: every call ends, and says whether it may have been done.
 
+mod fake;
+
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -186,10 +188,20 @@ async fn certificates_that_cannot_be_used_are_told_before_anything_is_sent() {
     assert!(!error.may_have_been_done());
 }
 
-/// Takes the connection of the client, then answers one request by HTTP with this, and hangs up.
+/// Answers one request by HTTP with this, and calls over the connection of the client.
 async fn answered(answer: Vec<u8>) -> Result<Option<Version>, Error> {
     let (listener, address) = listen().await;
-    let (client, _channel) = client(&listener, &endpoint(address)).await;
+    let (client, channel) = client(&listener, &endpoint(address)).await;
+    tokio::spawn(fake::answer(channel));
+    page_answered(&client, &listener, answer).await
+}
+
+/// Answers one request by HTTP with this, and hangs up.
+async fn page_answered(
+    client: &Client,
+    listener: &TcpListener,
+    answer: Vec<u8>,
+) -> Result<Option<Version>, Error> {
     let serve = async {
         let (mut stream, _) = listener.accept().await.expect("a connection");
         let mut request = Vec::new();
@@ -223,6 +235,22 @@ async fn the_cluster_version_is_told_decided_or_not() {
     ))
     .await;
     assert_eq!(told.expect("an answer"), None);
+}
+
+#[tokio::test]
+async fn the_cluster_version_of_another_process_is_none_of_the_member() {
+    let (listener, address) = listen().await;
+    let (client, channel) = client(&listener, &endpoint(address)).await;
+    drop(channel);
+    let next = page("200 OK", r#"{"etcdserver":"3.6.16","etcdcluster":"3.6.0"}"#);
+    let error = page_answered(&client, &listener, next)
+        .await
+        .expect_err("the member is gone");
+    assert!(!matches!(error.cause, Cause::Malformed(_)), "{error}");
+    let other = answered(page("200 OK", r#"{"etcdserver":"3.5.24","etcdcluster":"3.5.0"}"#)).await;
+    let error = other.expect_err("the member runs another version");
+    assert_eq!(error.call, "Version", "{error}");
+    assert!(matches!(error.cause, Cause::Malformed(_)), "{error}");
 }
 
 #[tokio::test]

@@ -1,5 +1,7 @@
 //! Which members are believed, by real handshakes: what Go's verifier accepts, and never anything else.
 
+mod fake;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -95,7 +97,7 @@ fn acceptor(own: &Pair, clients: Option<&str>) -> TlsAcceptor {
     TlsAcceptor::from(Arc::new(config))
 }
 
-/// A server that ends the handshake, and then answers HTTP/1 alone: with the cluster version 3.5.0.
+/// A server that ends the handshake, and then answers: HTTP/1 with the cluster version 3.5.0, and gRPC with its status.
 async fn server(own: &Pair, clients: Option<&str>) -> SocketAddr {
     let acceptor = acceptor(own, clients);
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -111,7 +113,7 @@ async fn server(own: &Pair, clients: Option<&str>) -> SocketAddr {
                         let _ = stream.write_all(VERSIONS).await;
                         let _ = stream.shutdown().await;
                     }
-                    Ok(mut stream) => drop(stream.read_to_end(&mut Vec::new()).await),
+                    Ok(stream) => fake::answer(stream).await,
                     Err((_, mut tcp)) => drop(tcp.read_to_end(&mut Vec::new()).await),
                 }
             });

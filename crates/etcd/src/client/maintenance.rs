@@ -52,17 +52,24 @@ impl Client {
     /// The cluster version as this member has it, with patch 0: the minor whose features the members have agreed to use. None
     /// before they have agreed on one. A member without a quorum answers, too; authentication is not needed.
     ///
-    /// No call of gRPC tells it, so that this asks by HTTP over a connection of its own.
+    /// No call of gRPC tells it, so that this asks by HTTP over a connection of its own, and the answer does not say whose it
+    /// is. So the member answers over its own connection after that: its process still lives, and no other one listened there.
     pub async fn cluster_version(&self) -> Result<Option<Version>, Error> {
         let tls_failure = TlsFailure::default();
         let limit = self.limits.call;
         let asked = tokio::time::timeout(limit, self.read_versions(&tls_failure));
         let versions = asked.await.unwrap_or(Err(Cause::NoAnswer(limit)));
-        versions.map(|versions| versions.cluster).map_err(|cause| Error {
+        let versions = versions.map_err(|cause| Error {
             endpoint: self.url.clone(),
             call: VERSION,
             cause: tls_failure.explain(cause),
-        })
+        })?;
+        let own = self.status().await?.version;
+        if own != versions.server {
+            let what = format!("the member runs {own}, not {}", versions.server);
+            return Err(self.malformed(VERSION, what));
+        }
+        Ok(versions.cluster)
     }
 
     async fn read_versions(&self, tls_failure: &TlsFailure) -> Result<Versions, Cause> {
