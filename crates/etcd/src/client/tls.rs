@@ -76,9 +76,7 @@ impl Connector {
     }
 
     async fn open(self) -> io::Result<Connection> {
-        let tcp = TcpStream::connect(&self.address).await;
-        // Until then it stands: a channel opens another connection before the call that the last one failed is told why.
-        let tcp = tcp.inspect_err(|_| self.failure.clear())?;
+        let tcp = TcpStream::connect(&self.address).await?;
         tcp.set_nodelay(true)?;
         let stream = TlsConnector::from(self.config)
             .connect(self.server_name, tcp)
@@ -140,20 +138,12 @@ impl TlsFailure {
         error.map_or(cause, Cause::Tls)
     }
 
-    fn set(&self, error: Option<TlsError>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = error;
-    }
-
-    fn clear(&self) {
-        self.set(None);
-    }
-
     fn record(&self, error: &io::Error) {
         let tls = error
             .get_ref()
             .and_then(|error| error.downcast_ref::<rustls::Error>());
         if let Some(tls) = tls {
-            self.set(Some(TlsError::from(tls)));
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(TlsError::from(tls));
         }
     }
 }
@@ -228,12 +218,9 @@ impl AsyncRead for Connection {
         let filled = buffer.filled().len();
         let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
         match &polled {
-            Poll::Ready(Ok(())) if !self.has_answered && buffer.filled().len() > filled => {
-                self.has_answered = true;
-                self.failure.clear();
-            }
+            Poll::Ready(Ok(())) => self.has_answered |= buffer.filled().len() > filled,
             Poll::Ready(Err(error)) if !self.has_answered => self.failure.record(error),
-            Poll::Ready(_) | Poll::Pending => {}
+            Poll::Ready(Err(_)) | Poll::Pending => {}
         }
         polled
     }
@@ -270,5 +257,75 @@ impl AsyncWrite for Connection {
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let polled = Pin::new(&mut self.stream).poll_shutdown(context);
         self.wrote(context, polled)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
+    use rustls::server::WebPkiClientVerifier;
+    use rustls::{RootCertStore, ServerConfig};
+    use tokio::io::AsyncWriteExt as _;
+    use tokio::net::TcpListener;
+    use tokio_rustls::TlsAcceptor;
+
+    use super::*;
+
+    const NAME: &str = "c-0.c.ns.svc";
+
+    /// A member that accepts clients with certificates of this CA, which is its own certificate as well.
+    fn acceptor(authority: &CertificateDer<'static>, key: &KeyPair) -> TlsAcceptor {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut roots = RootCertStore::empty();
+        roots.add(authority.clone()).expect("a CA");
+        let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), Arc::clone(&provider));
+        let key = PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes()).expect("a key");
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_client_cert_verifier(verifier.build().expect("a verifier"))
+            .with_single_cert(vec![authority.clone()], key)
+            .expect("a configuration");
+        TlsAcceptor::from(Arc::new(config))
+    }
+
+    #[tokio::test]
+    async fn the_alert_of_a_member_is_recorded_also_if_a_write_fails_before_a_read() {
+        let mut params = CertificateParams::new(vec![NAME.to_owned()]).expect("parameters");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().expect("a key");
+        let own = params.self_signed(&key).expect("a certificate");
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let url = format!("https://{}", listener.local_addr().expect("an address"));
+        let tls = Tls {
+            authority: own.pem().into_bytes(),
+            identity: None,
+            server_name: Some(NAME.to_owned()),
+        };
+        let acceptor = acceptor(own.der(), &key);
+        let member = tokio::spawn(async move {
+            let (tcp, _) = listener.accept().await.expect("a connection");
+            let (_, tcp) = acceptor
+                .accept(tcp)
+                .into_fallible()
+                .await
+                .expect_err("no certificate");
+            // The connection is reset, as by a member that has not read all that came.
+            tcp.set_zero_linger().expect("an option of the socket");
+        });
+        let failure = TlsFailure::default();
+        let url = url.parse().expect("a URL");
+        let connector = Connector::new(&url, Some(&tls), failure.clone()).expect("a connector");
+        let mut connection = connector.open().await.expect("the handshake ends for the client");
+        member.await.expect("it has hung up");
+        let error = connection
+            .write_all(b"a question")
+            .await
+            .expect_err("a reset connection");
+        let cause = failure.explain(Cause::Lost(error.to_string()));
+        let Cause::Tls(TlsError { fault, .. }) = cause else {
+            panic!("{cause}");
+        };
+        assert_eq!(fault, TlsFault::ClientCertificate);
     }
 }
