@@ -503,7 +503,7 @@ mod tests {
 
     use etcd_operator_etcd::client::Added;
     use etcd_operator_etcd::id::Revision;
-    use etcd_operator_etcd::membership::Membership;
+    use etcd_operator_etcd::membership::Listed;
     use etcd_operator_etcd::port::{Answer, Members};
     use etcd_operator_etcd::status::{AlarmKind, KeysHash, Position, Status};
     use etcd_operator_etcd::url::ClientUrl;
@@ -537,10 +537,7 @@ mod tests {
         fn url(&self) -> &ClientUrl {
             unreachable!("not a change")
         }
-        fn membership(&self) -> Answer<'_, Membership> {
-            unreachable!("not a change")
-        }
-        fn listed(&self) -> Answer<'_, Result<Members, etcd::error::Error>> {
+        fn listed(&self) -> Answer<'_, Result<Listed, etcd::error::Error>> {
             unreachable!("not a change")
         }
         fn add_voter<'a>(&'a self, _: &'a [PeerUrl]) -> Answer<'a, Result<Added, etcd::error::Error>> {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::error::Error;
 use crate::id::{ClusterId, MemberId, RaftIndex, RaftTerm, Revision};
+use crate::status::{Position, Status};
 use crate::url::{ClientUrl, PeerUrl};
 use crate::version::Version;
 
@@ -36,6 +37,16 @@ pub struct Known {
     pub term: RaftTerm,
     /// The revision that was read.
     pub revision: Revision,
+}
+
+/// The members as one member has them by itself. They may be old: enough for a question whose answer never changes back,
+/// such as whether a member has ever started, and for no step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Who answered.
+    pub position: Position,
+    /// The members.
+    pub members: BTreeMap<MemberId, Member>,
 }
 
 /// One member.
@@ -131,6 +142,37 @@ impl Member {
 }
 
 impl Known {
+    /// Judges what one member answered: to a linearizable read, then to a question for its list of members, which is at
+    /// least as new as that read, then to one for its status.
+    pub fn judge(
+        url: &ClientUrl,
+        barrier: Position,
+        listed: Listed,
+        status: Status,
+    ) -> Result<Self, Unknown> {
+        let who = |position: &Position| (position.cluster, position.member);
+        if who(&barrier) != who(&listed.position) || who(&barrier) != who(&status.position) {
+            return Err(Unknown::ReaderChanged(url.clone()));
+        }
+        match listed.members.get(&barrier.member) {
+            None => Err(Unknown::ReaderIsNoMember {
+                endpoint: url.clone(),
+                reader: barrier.member,
+            }),
+            Some(reader) if reader.role == Role::Learner => Err(Unknown::ReaderIsLearner(url.clone())),
+            Some(_) => Ok(Self {
+                cluster: barrier.cluster,
+                members: listed.members,
+                leader: status.leader,
+                reader: barrier.member,
+                version: status.version,
+                raft_index: status.raft_index,
+                term: barrier.term,
+                revision: barrier.revision,
+            }),
+        }
+    }
+
     /// The member found at this address.
     pub fn at(&self, url: &PeerUrl) -> Option<&Member> {
         self.members.values().find(|member| member.is_at(url))
@@ -168,7 +210,7 @@ impl Membership {
 
 #[cfg(test)]
 mod tests {
-    use etcd_client::proto::PbMember;
+    use etcd_client::proto::{PbMember, PbResponseHeader, PbStatusResponse};
 
     use super::*;
 
@@ -224,6 +266,58 @@ mod tests {
             (known.quorum(), known.voters().count(), known.learners().count()),
             (2, 3, 1)
         );
+    }
+
+    fn listed(cluster: u64) -> Listed {
+        let list = [
+            sent(1, "c-0", "http://c-0:2380"),
+            sent(4, "c-1", "http://c-1:2380"),
+        ];
+        Listed {
+            position: position(cluster, 1),
+            members: Member::read_all(&list).expect("members"),
+        }
+    }
+
+    fn position(cluster: u64, member: u64) -> Position {
+        status(cluster, member).position
+    }
+
+    fn status(cluster: u64, member: u64) -> Status {
+        let answer = PbStatusResponse {
+            version: "3.6.16".to_owned(),
+            header: Some(PbResponseHeader {
+                cluster_id: cluster,
+                member_id: member,
+                ..PbResponseHeader::default()
+            }),
+            ..PbStatusResponse::default()
+        };
+        Status::read(&etcd_client::StatusResponse(answer)).expect("a status")
+    }
+
+    #[test]
+    fn members_are_known_only_from_one_voter_of_one_cluster() {
+        let url: ClientUrl = "http://c-0:2379".parse().expect("a URL");
+        let judge = |barrier, listed, status| Known::judge(&url, barrier, listed, status);
+        let known = judge(position(1, 1), listed(1), status(1, 1)).expect("members");
+        assert_eq!((known.reader.get(), known.members.len()), (1, 2));
+        for (barrier, listed, status) in [
+            (position(2, 1), listed(1), status(1, 1)),
+            (position(1, 1), listed(2), status(1, 1)),
+            (position(1, 1), listed(1), status(2, 1)),
+            (position(1, 1), listed(1), status(1, 4)),
+        ] {
+            let why = judge(barrier, listed, status).expect_err("two processes answered");
+            assert!(matches!(why, Unknown::ReaderChanged(_)), "{why}");
+        }
+        let by = |member: u64| {
+            let mut listed = listed(1);
+            listed.position = position(1, member);
+            judge(position(1, member), listed, status(1, member))
+        };
+        assert!(matches!(by(4), Err(Unknown::ReaderIsLearner(_))));
+        assert!(matches!(by(5), Err(Unknown::ReaderIsNoMember { .. })));
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! What callers need of a member and of reaching one, as traits: a process of etcd behind them, or a model of one. No
-//! decision stands here.
+//! What callers need of a member and of reaching one, as traits: a process of etcd behind them, or a model of one. What
+//! takes several calls is made of them here, so that a model answers no more than the calls.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -11,7 +11,8 @@ use crate::client::{Added, Client};
 use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::id::{MemberId, Revision};
-use crate::membership::{Member, Membership};
+use crate::membership::{Known, Listed, Member, Membership, Unknown};
+use crate::rejection::Rejection;
 use crate::status::{Alarm, KeysHash, Position, Status};
 use crate::url::{ClientUrl, PeerUrl};
 use crate::version::Version;
@@ -34,10 +35,18 @@ pub trait Dial: fmt::Debug + Send + Sync {
 pub trait Port: fmt::Debug + Send + Sync {
     /// Whom it asks.
     fn url(&self) -> &ClientUrl;
-    /// [`Client::membership`]
-    fn membership(&self) -> Answer<'_, Membership>;
+    /// Who the members are, from a linearizable read by this member. Its own list alone would not do, as it may be old on any
+    /// version. After the read it is at least as new as that.
+    fn membership(&self) -> Answer<'_, Membership> {
+        Box::pin(async {
+            match read_membership(self).await {
+                Ok(known) => Membership::Known(known),
+                Err(why) => Membership::Unknown(why),
+            }
+        })
+    }
     /// [`Client::listed`]
-    fn listed(&self) -> Answer<'_, Result<Members, Error>>;
+    fn listed(&self) -> Answer<'_, Result<Listed, Error>>;
     /// [`Client::add_voter`]
     fn add_voter<'a>(&'a self, urls: &'a [PeerUrl]) -> Answer<'a, Result<Added, Error>>;
     /// [`Client::add_learner`]
@@ -70,6 +79,18 @@ pub trait Port: fmt::Debug + Send + Sync {
     fn hash_keys(&self, at: Option<Revision>, limit: Duration) -> Answer<'_, Result<KeysHash, Error>>;
 }
 
+async fn read_membership<P: Port + ?Sized>(port: &P) -> Result<Known, Unknown> {
+    let barrier = match port.position().await {
+        Err(error) if error.rejection() == Some(&Rejection::NotForLearners) => {
+            return Err(Unknown::ReaderIsLearner(port.url().clone()));
+        }
+        other => other?,
+    };
+    let listed = port.listed().await?;
+    let status = port.status().await?;
+    Known::judge(port.url(), barrier, listed, status)
+}
+
 /// Reaches processes of etcd over the network.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Network;
@@ -92,11 +113,7 @@ impl Port for Client {
         Client::url(self)
     }
 
-    fn membership(&self) -> Answer<'_, Membership> {
-        Box::pin(Client::membership(self))
-    }
-
-    fn listed(&self) -> Answer<'_, Result<Members, Error>> {
+    fn listed(&self) -> Answer<'_, Result<Listed, Error>> {
         Box::pin(Client::listed(self))
     }
 

@@ -10,6 +10,7 @@ use etcd_operator_etcd::endpoint::{Endpoint, Identity, Limits, Tls};
 use etcd_operator_etcd::error::{Cause, Class, Error};
 use etcd_operator_etcd::id::MemberId;
 use etcd_operator_etcd::membership::{Membership, Unknown};
+use etcd_operator_etcd::port::Port as _;
 use etcd_operator_etcd::status::{Alarm, AlarmKind};
 use etcd_operator_etcd::version::Version;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -92,9 +92,9 @@ impl NetworkMembers {
             match answer {
                 Ok((candidate, client)) => {
                     if names.is_empty()
-                        && let Ok(members) = client.listed().await
+                        && let Ok(listed) = client.listed().await
                     {
-                        for member in members.into_values() {
+                        for member in listed.members.into_values() {
                             listed_urls.extend(member.client_urls);
                             names.extend(member.name.map(|name| (member.id, name)));
                         }

@@ -11,6 +11,7 @@ use etcd_operator_etcd::flags::First;
 use etcd_operator_etcd::id::{ClusterId, MemberId};
 use etcd_operator_etcd::membership::{Member, Membership};
 use etcd_operator_etcd::policy::Feature;
+use etcd_operator_etcd::port::Port as _;
 use etcd_operator_etcd::url::{ClientUrl, PeerUrl};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
@@ -137,7 +138,7 @@ async fn without_quorum(client: &Client) -> Option<BTreeMap<MemberId, Member>> {
     if Feature::Learners.is_in(&version) {
         return None;
     }
-    client.listed().await.ok()
+    client.listed().await.ok().map(|listed| listed.members)
 }
 
 /// The same where the other one was started anew since, and serves no client before there is a quorum.

@@ -174,7 +174,8 @@ async fn read_local_membership(
     };
     match (member.status(), connections.get(only)) {
         (Some(status), Some(connection)) if !Feature::Learners.is_in(&status.version) => {
-            connection.listed().await.unwrap_or_default()
+            let listed = connection.listed().await;
+            listed.map(|listed| listed.members).unwrap_or_default()
         }
         (Some(_), _) => BTreeMap::new(),
         _ => read_from_peer_port(member, persisted, transport, deps).await,

@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use etcd_client::{MemberAddOptions, MemberListResponse};
+use etcd_client::MemberAddOptions;
 
 use super::Client;
 use crate::error::{Cause, Error};
 use crate::id::MemberId;
-use crate::membership::{Known, Member, Membership, Role, Unknown};
+use crate::membership::{Listed, Member, Role};
 use crate::policy::Feature;
-use crate::rejection::Rejection;
 use crate::status::Position;
 use crate::url::PeerUrl;
 
@@ -31,60 +30,14 @@ pub struct Added {
 type Members = BTreeMap<MemberId, Member>;
 
 impl Client {
-    /// Who the members are, from a linearizable read by this member. Its own list alone would not do: etcd-client asks for
-    /// the list as the member has it, which may be old.
-    pub async fn membership(&self) -> Membership {
-        match self.read_membership().await {
-            Ok(known) => Membership::Known(known),
-            Err(why) => Membership::Unknown(why),
-        }
-    }
-
-    async fn read_membership(&self) -> Result<Known, Unknown> {
-        let barrier = match self.position().await {
-            Err(error) if error.rejection() == Some(&Rejection::NotForLearners) => {
-                return Err(Unknown::ReaderIsLearner(self.url().clone()));
-            }
-            other => other?,
-        };
-        // The list is not linearizable by itself, on no version. After the barrier it is at least as new as the barrier.
-        let answer = self.list().await?;
-        let listed = Position::read(answer.header()).map_err(|what| self.malformed(LIST, what))?;
-        let members = self.read_all(LIST, answer.members())?;
-        let status = self.status().await?;
-        let who = |position: &Position| (position.cluster, position.member);
-        if who(&barrier) != who(&listed) || who(&barrier) != who(&status.position) {
-            return Err(Unknown::ReaderChanged(self.url().clone()));
-        }
-        match members.get(&barrier.member) {
-            None => Err(Unknown::ReaderIsNoMember {
-                endpoint: self.url().clone(),
-                reader: barrier.member,
-            }),
-            Some(reader) if reader.role == Role::Learner => Err(Unknown::ReaderIsLearner(self.url().clone())),
-            Some(_) => Ok(Known {
-                cluster: barrier.cluster,
-                members,
-                leader: status.leader,
-                reader: barrier.member,
-                version: status.version,
-                raft_index: status.raft_index,
-                term: barrier.term,
-                revision: barrier.revision,
-            }),
-        }
-    }
-
-    /// The members as this one has them by itself. They may be old: enough for a question whose answer never changes
-    /// back, such as whether a member has ever started, and for no step.
-    pub async fn listed(&self) -> Result<Members, Error> {
-        let answer = self.list().await?;
-        self.read_all(LIST, answer.members())
-    }
-
-    async fn list(&self) -> Result<MemberListResponse, Error> {
+    /// The members as this one has them by itself, on any version: etcd-client does not ask for more.
+    pub async fn listed(&self) -> Result<Listed, Error> {
         let mut cluster = self.etcd.cluster_client();
-        self.call(LIST, cluster.member_list()).await
+        let answer = self.call(LIST, cluster.member_list()).await?;
+        Ok(Listed {
+            position: Position::read(answer.header()).map_err(|what| self.malformed(LIST, what))?,
+            members: self.read_all(LIST, answer.members())?,
+        })
     }
 
     /// Adds a member that has a vote from the start and raises the quorum before it has any data.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use etcd_operator_etcd::client::Added;
 use etcd_operator_etcd::error::{Cause, Error};
 use etcd_operator_etcd::id::{MemberId, Revision};
-use etcd_operator_etcd::membership::{Known, Member, Membership, Role, Unknown};
+use etcd_operator_etcd::membership::{Listed, Member, Role};
 use etcd_operator_etcd::policy::Feature;
 use etcd_operator_etcd::port::{Answer, Members, Port};
 use etcd_operator_etcd::rejection::Rejection;
@@ -70,45 +70,17 @@ impl Line {
     }
 
     /// The members as this one has them by itself, on any version: no call asks for more.
-    async fn list(&self) -> Result<(Position, Members), Error> {
+    async fn list(&self) -> Result<Listed, Error> {
         let list = |process| async move {
             self.etcds.with(|world| world.is_no_learner(process))?;
-            self.etcds
-                .with(|world| Ok((world.position(process)?, by_id(world.members(process)?))))
+            self.etcds.with(|world| {
+                Ok(Listed {
+                    position: world.position(process)?,
+                    members: by_id(world.members(process)?),
+                })
+            })
         };
         self.ask("MemberList", self.limits.call, list).await
-    }
-
-    async fn read_membership(&self) -> Result<Known, Unknown> {
-        let barrier = match self.read_position().await {
-            Err(error) if error.rejection() == Some(&Rejection::NotForLearners) => {
-                return Err(Unknown::ReaderIsLearner(self.url.clone()));
-            }
-            other => other?,
-        };
-        let (listed, members) = self.list().await?;
-        let status = self.read_status().await?;
-        let who = |position: &Position| (position.cluster, position.member);
-        if who(&barrier) != who(&listed) || who(&barrier) != who(&status.position) {
-            return Err(Unknown::ReaderChanged(self.url.clone()));
-        }
-        match members.get(&barrier.member) {
-            None => Err(Unknown::ReaderIsNoMember {
-                endpoint: self.url.clone(),
-                reader: barrier.member,
-            }),
-            Some(reader) if reader.role == Role::Learner => Err(Unknown::ReaderIsLearner(self.url.clone())),
-            Some(_) => Ok(Known {
-                cluster: barrier.cluster,
-                members,
-                leader: status.leader,
-                reader: barrier.member,
-                version: status.version,
-                raft_index: status.raft_index,
-                term: barrier.term,
-                revision: barrier.revision,
-            }),
-        }
     }
 
     async fn require(&self, call: &'static str, feature: Feature, why: &'static str) -> Result<(), Error> {
@@ -289,17 +261,8 @@ impl Port for Line {
         &self.url
     }
 
-    fn membership(&self) -> Answer<'_, Membership> {
-        Box::pin(async move {
-            match self.read_membership().await {
-                Ok(known) => Membership::Known(known),
-                Err(why) => Membership::Unknown(why),
-            }
-        })
-    }
-
-    fn listed(&self) -> Answer<'_, Result<Members, Error>> {
-        Box::pin(async { self.list().await.map(|(_, members)| members) })
+    fn listed(&self) -> Answer<'_, Result<Listed, Error>> {
+        Box::pin(self.list())
     }
 
     fn add_voter<'a>(&'a self, urls: &'a [PeerUrl]) -> Answer<'a, Result<Added, Error>> {

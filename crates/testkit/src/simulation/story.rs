@@ -91,10 +91,10 @@ impl Simulation {
         self.timeline()
             .note("user", format_args!("takes {member} out by hand"));
         for port in self.ports(cluster).await {
-            let Ok(members) = port.listed().await else {
+            let Ok(listed) = port.listed().await else {
                 continue;
             };
-            let mut all = members.values();
+            let mut all = listed.members.values();
             let Some(found) = all.find(|known| known.name.as_deref() == Some(member)) else {
                 continue;
             };
