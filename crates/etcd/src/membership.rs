@@ -141,6 +141,13 @@ impl Member {
     }
 }
 
+impl Listed {
+    /// The members, if they are those of this cluster.
+    pub fn in_cluster(self, cluster: ClusterId) -> Option<BTreeMap<MemberId, Member>> {
+        (self.position.cluster == cluster).then_some(self.members)
+    }
+}
+
 impl Known {
     /// Judges what one member answered: to a linearizable read, then to a question for its list of members, which is at
     /// least as new as that read, then to one for its status.
@@ -318,6 +325,14 @@ mod tests {
         };
         assert!(matches!(by(4), Err(Unknown::ReaderIsLearner(_))));
         assert!(matches!(by(5), Err(Unknown::ReaderIsNoMember { .. })));
+    }
+
+    #[test]
+    fn a_list_of_another_cluster_tells_nothing() {
+        let cluster = |id| ClusterId::new(id).expect("an ID");
+        assert_eq!(listed(2).in_cluster(cluster(1)), None);
+        let members = listed(2).in_cluster(cluster(2)).expect("members");
+        assert_eq!(members.len(), 2);
     }
 
     #[test]

@@ -118,7 +118,7 @@ async fn ask_one(peer: &PeerUrl, who: (ClusterId, MemberId), own: Option<&PeerUr
             }
             Membership::Known(known) => return judge(known.members.get(&who.1), who.1, own),
             Membership::Unknown(why) => {
-                if let Some(listed) = without_quorum(&client).await {
+                if let Some(listed) = without_quorum(&client, who.0).await {
                     return judge(listed.get(&who.1), who.1, own);
                 }
                 why.to_string()
@@ -133,12 +133,12 @@ async fn ask_one(peer: &PeerUrl, who: (ClusterId, MemberId), own: Option<&PeerUr
 }
 
 /// Before there were learners a member joined with a vote: without it there may be no quorum that could be asked.
-async fn without_quorum(client: &Client) -> Option<BTreeMap<MemberId, Member>> {
+async fn without_quorum(client: &Client, cluster: ClusterId) -> Option<BTreeMap<MemberId, Member>> {
     let version = client.status().await.ok()?.version;
     if Feature::Learners.is_in(&version) {
         return None;
     }
-    client.listed().await.ok().map(|listed| listed.members)
+    client.listed().await.ok()?.in_cluster(cluster)
 }
 
 /// The same where the other one was started anew since, and serves no client before there is a quorum.

@@ -174,8 +174,9 @@ async fn read_local_membership(
     };
     match (member.status(), connections.get(only)) {
         (Some(status), Some(connection)) if !Feature::Learners.is_in(&status.version) => {
-            let listed = connection.listed().await;
-            listed.map(|listed| listed.members).unwrap_or_default()
+            let listed = connection.listed().await.ok().zip(persisted.cluster);
+            let members = listed.and_then(|(listed, cluster)| listed.in_cluster(cluster));
+            members.unwrap_or_default()
         }
         (Some(_), _) => BTreeMap::new(),
         _ => read_from_peer_port(member, persisted, transport, deps).await,
