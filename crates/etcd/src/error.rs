@@ -52,6 +52,9 @@ pub enum Cause {
     /// An alarm that only a newer etcd has, so that the member was not asked to end it.
     #[error("alarm {0} is not known to this operator: disarm it with etcdctl alarm disarm")]
     UnknownAlarm(i32),
+    /// An answer of more bytes than this, which was not read.
+    #[error("the answer has more than {0} bytes")]
+    TooLarge(usize),
     /// An answer that etcd never gives.
     #[error("invalid response: {0}")]
     Malformed(String),
@@ -127,7 +130,7 @@ impl Error {
     /// Whether what was asked may have been done: only looking tells.
     pub fn may_have_been_done(&self) -> bool {
         match &self.cause {
-            Cause::Lost(_) | Cause::NoAnswer(_) | Cause::Malformed(_) => true,
+            Cause::Lost(_) | Cause::NoAnswer(_) | Cause::TooLarge(_) | Cause::Malformed(_) => true,
             Cause::Setup(_)
             | Cause::Unreachable(_)
             | Cause::ConnectionRefused(_)
@@ -162,6 +165,7 @@ impl Cause {
             | Self::NoAnswer(_)
             | Self::Malformed(_) => Class::Transient,
             Self::Setup(_) | Self::Tls(_) => Class::Tls,
+            Self::TooLarge(_) => Class::Refused,
             Self::Unsupported { .. } | Self::UnknownAlarm(_) => Class::Unsupported,
             Self::Rejected(rejection) => class_of(rejection),
         }
@@ -229,6 +233,7 @@ mod tests {
         }
         for cause in [
             Cause::Lost("reset".to_owned()),
+            Cause::TooLarge(1 << 20),
             Cause::NoAnswer(Duration::from_secs(5)),
             Cause::Rejected(Rejection::TimedOut("request timed out".to_owned())),
             Cause::Rejected(Rejection::LeaderChanged),

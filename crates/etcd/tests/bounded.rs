@@ -8,7 +8,7 @@ use std::time::Duration;
 use etcd_operator_etcd::client::Client;
 use etcd_operator_etcd::endpoint::{Endpoint, Identity, Limits, Tls};
 use etcd_operator_etcd::error::{Cause, Class, Error};
-use etcd_operator_etcd::id::MemberId;
+use etcd_operator_etcd::id::{MemberId, Revision};
 use etcd_operator_etcd::membership::{Membership, Unknown};
 use etcd_operator_etcd::port::Port as _;
 use etcd_operator_etcd::status::{Alarm, AlarmKind};
@@ -125,6 +125,15 @@ fn has_question(taken: &[u8]) -> bool {
         rest = rest.get(9 + length..).unwrap_or_default();
     }
     false
+}
+
+#[tokio::test]
+async fn an_answer_of_more_bytes_than_asked_for_is_not_read() {
+    let (listener, address) = listen().await;
+    let (client, channel) = client(&listener, &endpoint(address)).await;
+    tokio::spawn(fake::answer(channel));
+    let error = in_time(client.page(None, Revision(1), 100, 8)).await;
+    assert_eq!(error.cause, Cause::TooLarge(8));
 }
 
 #[tokio::test]

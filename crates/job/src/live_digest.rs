@@ -1,8 +1,8 @@
 //! The digest of the keys that a running etcd serves at a revision. Keys are read in pages that fit into the memory of etcd
 //! and of this process.
 
-use etcd_operator_etcd::client::{Client, Key};
-use etcd_operator_etcd::error::Error;
+use etcd_operator_etcd::client::{Client, Key, Page};
+use etcd_operator_etcd::error::{Cause, Error};
 use etcd_operator_etcd::id::Revision;
 use etcd_operator_snapshot::content::{Digest, ServedKey};
 
@@ -12,11 +12,11 @@ const PAGE_BYTES: u64 = 64 << 20;
 const MAX_KEYS: u64 = 10_000;
 /// The overhead of one key on the wire in bytes.
 const KEY_OVERHEAD: u64 = 128;
-/// The number of keys in a page if their sizes are unknown. With etcd's default `--max-request-bytes`, even the largest keys
-/// make a page that etcd can serve.
+/// The largest number of keys in a page if their sizes are unknown. With etcd's default `--max-request-bytes`, even the
+/// largest keys make a page that etcd can serve.
 const CONSERVATIVE_KEYS: u32 = 100;
-/// The largest response to such a page in bytes.
-const CONSERVATIVE_BYTES: usize = 256 << 20;
+/// The largest response to such a page in bytes. It is held twice while it is decoded, and the memory of the pod is limited.
+const CONSERVATIVE_BYTES: usize = 64 << 20;
 
 /// The limits of a page of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,14 +46,51 @@ impl PageLimits {
     }
 }
 
+/// Where pages of keys are read.
+trait Pages {
+    /// At most so many keys behind one, in a response of at most so many bytes.
+    fn page(
+        &self,
+        after: Option<&[u8]>,
+        at: Revision,
+        limits: PageLimits,
+    ) -> impl Future<Output = Result<Page, Error>> + Send;
+}
+
+impl Pages for Client {
+    fn page(
+        &self,
+        after: Option<&[u8]>,
+        at: Revision,
+        limits: PageLimits,
+    ) -> impl Future<Output = Result<Page, Error>> + Send {
+        Self::page(self, after, at, limits.keys, limits.bytes)
+    }
+}
+
 /// Reads every key at a revision and computes the digest.
 pub async fn read_digest(client: &Client, at: Revision, limits: PageLimits) -> Result<Digest, Error> {
+    digest_pages(client, at, limits).await
+}
+
+async fn digest_pages(pages: &impl Pages, at: Revision, limits: PageLimits) -> Result<Digest, Error> {
     let mut digest = Digest::default();
     let mut after: Option<Vec<u8>> = None;
+    let mut now = limits;
     loop {
-        let page = client
-            .page(after.as_deref(), at, limits.keys, limits.bytes)
-            .await?;
+        let page = match pages.page(after.as_deref(), at, now).await {
+            Err(Error {
+                cause: Cause::TooLarge(_),
+                ..
+            }) if now.keys > 1 => {
+                now.keys = now.keys.div_ceil(4);
+                continue;
+            }
+            page => page?,
+        };
+        if size(&page) <= limits.bytes / 4 {
+            now.keys = now.keys.saturating_mul(2).min(limits.keys);
+        }
         for key in &page.keys {
             digest.add(&to_digest_input(key));
         }
@@ -63,6 +100,11 @@ pub async fn read_digest(client: &Client, at: Revision, limits: PageLimits) -> R
         };
         after = Some(last.key);
     }
+}
+
+/// The size of the keys of a page, with their values, in bytes.
+fn size(page: &Page) -> usize {
+    page.keys.iter().map(|key| key.key.len() + key.value.len()).sum()
 }
 
 fn to_digest_input(key: &Key) -> ServedKey<'_> {
@@ -78,7 +120,66 @@ fn to_digest_input(key: &Key) -> ServedKey<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use super::*;
+
+    /// Keys by the sizes of their values, and how many each page had.
+    #[derive(Default)]
+    struct Served {
+        values: Vec<usize>,
+        pages: Mutex<Vec<usize>>,
+    }
+
+    impl Pages for Served {
+        async fn page(&self, after: Option<&[u8]>, _: Revision, limits: PageLimits) -> Result<Page, Error> {
+            let read = after.map_or(0, |key| usize::from(u16::from_be_bytes([key[0], key[1]])) + 1);
+            let rest = &self.values[read..];
+            let sizes = &rest[..rest.len().min(usize::try_from(limits.keys).expect("it fits"))];
+            if sizes.iter().sum::<usize>() > limits.bytes {
+                return Err(Error {
+                    endpoint: "http://orders-0:2379".parse().expect("a URL"),
+                    call: "Range",
+                    cause: Cause::TooLarge(limits.bytes),
+                });
+            }
+            self.pages.lock().expect("a list").push(sizes.len());
+            let keys = (read..).zip(sizes).map(|(number, size)| Key {
+                key: u16::try_from(number).expect("it is small").to_be_bytes().to_vec(),
+                value: vec![7; *size],
+                created: 1,
+                modified: 1,
+                version: 1,
+                lease: 0,
+            });
+            Ok(Page {
+                keys: keys.collect(),
+                has_more: sizes.len() < rest.len(),
+            })
+        }
+    }
+
+    #[tokio::test]
+    async fn large_values_of_unknown_size_are_read_in_smaller_pages_and_all_of_them() {
+        const LARGE: usize = 5 << 20;
+        let mut served = Served::default();
+        served.values.extend([10; 150]);
+        served.values.extend([LARGE; 40]);
+        served.values.extend([10; 900]);
+        let digest = digest_pages(&served, Revision(1), PageLimits::conservative()).await;
+        assert_eq!(digest.expect("a digest").keys(), served.values.len() as u64);
+        let pages = served.pages.lock().expect("a list");
+        assert_eq!(pages.iter().sum::<usize>(), served.values.len());
+        // More than 64 MiB are never held, and small keys come by the hundred again.
+        assert!(pages.len() < 30, "{pages:?}");
+        assert_eq!(pages.iter().filter(|keys| **keys == 100).count(), 8, "{pages:?}");
+        served.values = vec![65 << 20];
+        let error = digest_pages(&served, Revision(1), PageLimits::conservative()).await;
+        assert_eq!(
+            error.expect_err("it is too large").cause,
+            Cause::TooLarge(64 << 20)
+        );
+    }
 
     #[test]
     fn a_page_has_many_small_keys_or_a_single_large_one() {

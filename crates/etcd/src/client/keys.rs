@@ -1,11 +1,13 @@
 //! Reading all keys as they were at a revision, page by page.
 
 use etcd_client::GetOptions;
+use tonic::Code;
 
 use super::Client;
 use super::maintenance::RANGE;
-use crate::error::Error;
+use crate::error::{Cause, Error};
 use crate::id::Revision;
+use crate::rejection::Rejection;
 
 /// The first key there can be.
 const FIRST: [u8; 1] = [0];
@@ -36,9 +38,23 @@ pub struct Page {
     pub has_more: bool,
 }
 
+/// tonic tells by this code that an answer is too large. etcd has other meanings for it, which are read as such.
+fn explain_size(error: Error, bytes: usize) -> Error {
+    match error.cause {
+        Cause::Rejected(Rejection::Other {
+            code: Code::OutOfRange,
+            ..
+        }) => Error {
+            cause: Cause::TooLarge(bytes),
+            ..error
+        },
+        _ => error,
+    }
+}
+
 impl Client {
     /// At most so many keys behind one, or from the first on, as they were at a revision. What the member has by itself
-    /// is read: others are not asked. An answer of more than `bytes` is an error.
+    /// is read: others are not asked. An answer of more than `bytes` is not read: [`Cause::TooLarge`].
     pub async fn page(
         &self,
         behind: Option<&[u8]>,
@@ -54,7 +70,8 @@ impl Client {
             .with_revision(at.0)
             .with_serializable();
         let mut kv = self.etcd.kv_client().max_decoding_message_size(bytes);
-        let answer = self.call(RANGE, kv.get(key, Some(options))).await?.0;
+        let answer = self.call(RANGE, kv.get(key, Some(options))).await;
+        let answer = answer.map_err(|error| explain_size(error, bytes))?.0;
         let keys = answer.kvs.into_iter().map(|pair| Key {
             key: pair.key,
             value: pair.value,
