@@ -36,7 +36,9 @@ pub fn decide(view: &ClusterView<'_>, known: &Known) -> Option<FlowDecision> {
         AlarmKind::Corrupt => format!(
             "etcd has raised the alarm CORRUPT without a member that could be replaced, and refuses writes: find out with etcdctl endpoint hashkv whose data are wrong, annotate this EtcdCluster with {ANNOTATION_REPLACE} and its ID, and take the alarm back with etcdctl alarm disarm."
         ),
-        kind @ AlarmKind::Other(_) => format!("{by} has raised the alarm {kind}, and etcd refuses writes."),
+        kind @ AlarmKind::Other(_) => format!(
+            "{by} has raised the alarm {kind}, which this operator does not know: find out what it means, and take it back with etcdctl alarm disarm."
+        ),
     };
     Some(FlowDecision::without_operation(Reason::Blocked, text))
 }

@@ -37,7 +37,8 @@ pub fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState, mut restor
         return keep(decision);
     }
     let has_ready_stale_pods = has_ready_stale_pod(observed, persisted.incarnation);
-    if has_quorum && !restore.open && !has_ready_stale_pods && may_admit_clients(view, &restore) {
+    let is_safe = !has_ready_stale_pods && !has_unknown_alarms(observed);
+    if has_quorum && !restore.open && is_safe && may_admit_clients(view, &restore) {
         if let Some(decision) = restart_only_voter(view, known, &restore) {
             return keep(decision);
         }
@@ -65,6 +66,7 @@ pub fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState, mut restor
             _ if has_ready_stale_pods => {
                 "no pod of before counts as ready any more: clients could be sent there".to_owned()
             }
+            _ if has_unknown_alarms(observed) => "etcd tells which alarms are raised".to_owned(),
             Some(next) => format!("the EtcdRestore {next} takes its place, or is deleted"),
             None => "what the members serve is compared with the backup".to_owned(),
         };
@@ -137,10 +139,19 @@ fn has_ready_stale_pod(observed: &ObservedCluster, incarnation: i64) -> bool {
     stale_pods(observed, incarnation).any(|(_, pod)| pod.ready)
 }
 
+/// Whether it is unknown what an alarm is about, or which are raised. One that only a newer etcd knows cannot be taken back.
+fn has_unknown_alarms(observed: &ObservedCluster) -> bool {
+    let mut alarms = observed.alarms.iter();
+    observed.alarms_failure.is_some() || alarms.any(|alarm| matches!(alarm.kind, AlarmKind::Other(_)))
+}
+
 /// Alarms of members that are none, which came with the data: etcd refuses writes for them as for any other.
 fn alarms(view: &ClusterView<'_>, known: &Known) -> Option<FlowDecision> {
     let observed = view.observed;
-    let came_with_backup = |alarm: &&Alarm| alarm.member.is_some_and(|id| !known.members.contains_key(&id));
+    let came_with_backup = |alarm: &&Alarm| {
+        let is_known = !matches!(alarm.kind, AlarmKind::Other(_));
+        is_known && alarm.member.is_some_and(|id| !known.members.contains_key(&id))
+    };
     let alarm = observed.alarms.iter().find(came_with_backup)?;
     let running = observed
         .members

@@ -10,7 +10,7 @@ use super::restore::{
 use super::scene::{Scene, id, ordinal, waiting};
 use super::{follow, plan, planned};
 use crate::blocker::{Blocker, MemberProblem};
-use crate::observed_state::Fetch;
+use crate::observed_state::{CallFailure, Fetch};
 use crate::persisted_state::Phase;
 use crate::plan::{FetchContainer, Step};
 
@@ -503,4 +503,28 @@ fn an_alarm_is_judged_by_the_quota_that_members_run_with() {
         "{}",
         next.explanation.text
     );
+}
+
+#[test]
+fn clients_are_not_let_in_while_an_alarm_is_unknown() {
+    let mut scene = serving();
+    compared(&mut scene);
+    let before = scene.clone();
+    follow(&mut scene);
+    assert!(is_open(&scene), "without an alarm they are");
+    // A member's, and one that came with the backup.
+    for member in [Some(id(0)), Some(id(99)), None] {
+        let mut scene = before.clone();
+        scene.observed.alarms = [Alarm {
+            kind: AlarmKind::Other(3),
+            member,
+        }]
+        .into();
+        assert_eq!(follow(&mut scene), "Blocked - -", "{member:?}");
+        assert!(!is_open(&scene), "{member:?}");
+    }
+    let mut scene = before;
+    scene.observed.alarms_failure = Some(CallFailure::from_text("no answer"));
+    assert_eq!(follow(&mut scene), "Restoring - -");
+    assert!(!is_open(&scene));
 }
