@@ -16,6 +16,8 @@ use crate::observed_state::{ObservedCluster, ObservedRestore, Source};
 const DEFAULT_QUOTA_BYTES: u64 = 2 << 30;
 /// Space for the WAL that etcd's restore tool writes next to the database.
 const WAL_BYTES: u64 = 128 << 20;
+/// The alarms that the operator can disarm after a restore.
+const KNOWN_ALARMS: [&str; 2] = ["NOSPACE", "CORRUPT"];
 /// Highest initial revision of a restored cluster. etcd's revisions have 63 bits and never decrease, so half of the range
 /// is reserved.
 const MAX_REVISION: i64 = 1 << 62;
@@ -50,6 +52,13 @@ pub fn check_preconditions(
         );
         return Err((Reason::NewerVersion, message));
     }
+    if let Some(alarm) = unknown_alarm(verified) {
+        let message = format!(
+            "{} contains the alarm {alarm} of a newer etcd, which this operator cannot disarm, so the restored cluster would never serve clients: restore another backup, or install an operator that supports that etcd",
+            source.object
+        );
+        return Err((Reason::NewerVersion, message));
+    }
     if let Some(message) = exceeds_quota(cluster, source, verified) {
         return Err((Reason::NoRoom, message));
     }
@@ -64,6 +73,12 @@ pub fn check_preconditions(
     }
     let request = restore_request(observed, source, verified, writer.unwrap_or_default());
     Ok((request, describe_restore(observed, cluster, source, verified)))
+}
+
+/// An alarm in the backup that the operator cannot disarm.
+fn unknown_alarm(verified: &Verified) -> Option<&str> {
+    let mut alarms = verified.alarms.iter().map(String::as_str);
+    alarms.find(|alarm| !KNOWN_ALARMS.contains(alarm))
 }
 
 /// Why the stored object is no longer the selected backup: it was replaced since.

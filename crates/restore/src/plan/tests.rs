@@ -193,6 +193,10 @@ fn an_unsuitable_backup_is_refused_before_anything_is_changed() {
         cluster_version: Some("3.7.0".to_owned()),
         ..verified()
     };
+    let alarmed = Verified {
+        alarms: vec!["NOSPACE".to_owned(), "3".to_owned()],
+        ..verified()
+    };
     let mut large = verified();
     large.object.snapshot_size = 5 << 30;
     let quota = Some(8 << 30);
@@ -201,6 +205,7 @@ fn an_unsuitable_backup_is_refused_before_anything_is_changed() {
         (newer, "NewerVersion", "set spec.version"),
         (older_by_bucket, "NewerVersion", "3.7.0"),
         (by_bucket_alone, "NewerVersion", "3.7.0"),
+        (alarmed, "NewerVersion", "the alarm 3 of a newer etcd"),
         (high, "RevisionTooHigh", "spec.revisionBump"),
         (large, "NoRoom", "increase spec.storage.size"),
     ] {
