@@ -347,6 +347,8 @@ mod tests {
         shown.dedup();
         let applied = [
             "docs/how-to/air-gapped.md",
+            "docs/how-to/autoscale.md",
+            "docs/how-to/disaster-drill.md",
             "docs/how-to/restore-elsewhere.md",
             "docs/how-to/restore-in-place.md",
             "docs/migration.md",
