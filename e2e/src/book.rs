@@ -302,6 +302,7 @@ mod tests {
             // What plays all this.
             "cargo xtask up",
             // What needs an engine or a registry.
+            "skopeo copy docker://quay.io/coreos/etcd:v3.6.16",
             "skopeo copy --preserve-digests",
             "docker create --name",
         ];
