@@ -126,12 +126,15 @@ pub async fn renewed(stage: Arc<Stage>) -> Result<()> {
     kubernetes.ready().await?;
     let desk = Desk::new(stage.cluster(), "desk", NAMESPACE).await?;
     let page = Page::read("docs/how-to/renew-certificates.md")?;
-    let [make, renew, look] = page.shell().collect::<Vec<_>>()[..] else {
+    let [make, join, renew, look] = page.shell().collect::<Vec<_>>()[..] else {
         bail!("certificates are another story by now");
     };
     let authority = Authority::new()?;
     lay_certificates(&desk, &authority, None)?;
-    desk.types(&[make]).await?;
+    for name in ["client-ca.crt", "server-signing-ca.crt"] {
+        desk.lay(name, authority.certificate())?;
+    }
+    desk.types(&[join, make]).await?;
     desk.runs(&format!(
         "{}\nif {}; then\n  echo \"they are good for everything\"\n  exit 1\nfi\n",
         etcdctl("ledger-0", "localhost", "put customers/ada paid"),
