@@ -583,6 +583,15 @@ mod tests {
         fn move_leader(&self, _: MemberId) -> Answer<'_, Result<(), etcd::error::Error>> {
             self.change()
         }
+        fn validate_downgrade<'a>(&'a self, _: &'a Version) -> Answer<'a, Result<(), etcd::error::Error>> {
+            unreachable!("no step downgrades")
+        }
+        fn enable_downgrade<'a>(&'a self, _: &'a Version) -> Answer<'a, Result<(), etcd::error::Error>> {
+            unreachable!("no step downgrades")
+        }
+        fn cancel_downgrade(&self) -> Answer<'_, Result<(), etcd::error::Error>> {
+            unreachable!("no step downgrades")
+        }
         fn defragment(&self, _: Duration) -> Answer<'_, Result<(), etcd::error::Error>> {
             unreachable!("no step defragments")
         }

@@ -195,6 +195,9 @@ fn class_of(rejection: &Rejection) -> Class {
         | Rejection::BadTransferee
         | Rejection::NotForLearners
         | Rejection::AuthenticationDisabled
+        | Rejection::DowngradeEnabled
+        | Rejection::NoDowngrade
+        | Rejection::BadDowngradeTarget
         | Rejection::Compacted => Class::Refused,
         Rejection::Unauthorised(_) => Class::Unauthorised,
         Rejection::Corrupt => Class::Corrupt,

@@ -73,6 +73,12 @@ pub trait Port: fmt::Debug + Send + Sync {
     fn disarm(&self, alarm: Alarm) -> Answer<'_, Result<(), Error>>;
     /// [`Client::move_leader`]
     fn move_leader(&self, to: MemberId) -> Answer<'_, Result<(), Error>>;
+    /// [`Client::validate_downgrade`]
+    fn validate_downgrade<'a>(&'a self, target: &'a Version) -> Answer<'a, Result<(), Error>>;
+    /// [`Client::enable_downgrade`]
+    fn enable_downgrade<'a>(&'a self, target: &'a Version) -> Answer<'a, Result<(), Error>>;
+    /// [`Client::cancel_downgrade`]
+    fn cancel_downgrade(&self) -> Answer<'_, Result<(), Error>>;
     /// [`Client::defragment`]
     fn defragment(&self, limit: Duration) -> Answer<'_, Result<(), Error>>;
     /// [`Client::hash_keys`]
@@ -167,6 +173,18 @@ impl Port for Client {
 
     fn move_leader(&self, to: MemberId) -> Answer<'_, Result<(), Error>> {
         Box::pin(Client::move_leader(self, to))
+    }
+
+    fn validate_downgrade<'a>(&'a self, target: &'a Version) -> Answer<'a, Result<(), Error>> {
+        Box::pin(Client::validate_downgrade(self, target))
+    }
+
+    fn enable_downgrade<'a>(&'a self, target: &'a Version) -> Answer<'a, Result<(), Error>> {
+        Box::pin(Client::enable_downgrade(self, target))
+    }
+
+    fn cancel_downgrade(&self) -> Answer<'_, Result<(), Error>> {
+        Box::pin(Client::cancel_downgrade(self))
     }
 
     fn defragment(&self, limit: Duration) -> Answer<'_, Result<(), Error>> {

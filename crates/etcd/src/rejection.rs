@@ -78,6 +78,15 @@ pub enum Rejection {
     /// The member does not know the token of the login any more: it may have restarted since.
     #[error("the login has expired")]
     LoginExpired,
+    /// A downgrade while one is enabled.
+    #[error("a downgrade is enabled already")]
+    DowngradeEnabled,
+    /// The end of a downgrade while none is enabled.
+    #[error("no downgrade is enabled")]
+    NoDowngrade,
+    /// A downgrade to another version than the minor below that of the cluster.
+    #[error("etcd cannot be downgraded to this version now")]
+    BadDowngradeTarget,
     /// This version cannot do it.
     #[error("this version of etcd cannot do that")]
     Unsupported,
@@ -122,6 +131,12 @@ const TEXTS: &[(&str, Rejection)] = &[
         "mvcc: required revision is a future revision",
         Rejection::FutureRevision,
     ),
+    (
+        "cluster has a downgrade job in progress",
+        Rejection::DowngradeEnabled,
+    ),
+    ("no inflight downgrade job", Rejection::NoDowngrade),
+    ("invalid downgrade target version", Rejection::BadDowngradeTarget),
     ("not capable", Rejection::Unsupported),
     ("authentication is not enabled", Rejection::AuthenticationDisabled),
     ("invalid auth token", Rejection::LoginExpired),

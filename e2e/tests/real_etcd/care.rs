@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use etcd_client::DowngradeOptions;
 use etcd_operator_e2e::components::EtcdVersion;
 use etcd_operator_e2e::deadline::until;
 use etcd_operator_etcd::error::Class;
@@ -139,22 +138,31 @@ async fn every_minor_tells_the_cluster_version_and_whether_it_authenticates() ->
     Ok(())
 }
 
-/// Nothing in the product asks for a downgrade yet, so the generated client is asked itself.
 async fn downgrade_is_told(fleet: &Fleet) -> Result<()> {
     let number = fleet.number();
-    let older = format!("{}.{}.0", number.major, number.minor - 1);
-    let mut client = etcd_client::Client::connect([fleet.client_url(0).to_string()], None)
-        .await?
-        .maintenance_client();
+    let version = |minor| Version {
+        minor,
+        patch: 0,
+        ..number.clone()
+    };
+    let (older, too_old) = (version(number.minor - 1), version(number.minor - 2));
     let member = fleet.client(0).await?;
     assert_eq!(member.status().await?.downgrade, Some(Downgrade::Disabled));
-    client.downgrade(DowngradeOptions::Enable(older.clone())).await?;
-    let target = older.parse()?;
+    let refused = member
+        .validate_downgrade(&too_old)
+        .await
+        .expect_err("two minor versions");
+    assert_eq!(refused.rejection(), Some(&Rejection::BadDowngradeTarget));
+    member.validate_downgrade(&older).await?;
+    assert_eq!(member.status().await?.downgrade, Some(Downgrade::Disabled));
+    member.enable_downgrade(&older).await?;
+    let refused = member.enable_downgrade(&older).await.expect_err("it is enabled");
+    assert_eq!(refused.rejection(), Some(&Rejection::DowngradeEnabled));
     assert_eq!(
         member.status().await?.downgrade,
-        Some(Downgrade::Enabled { target: Some(target) })
+        Some(Downgrade::Enabled { target: Some(older) })
     );
-    client.downgrade(DowngradeOptions::Cancel).await?;
+    member.cancel_downgrade().await?;
     assert_eq!(member.status().await?.downgrade, Some(Downgrade::Disabled));
     Ok(())
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use etcd_client::{AlarmAction, AlarmOptions, AlarmResponse, AlarmType, GetOptions};
+use etcd_client::{AlarmAction, AlarmOptions, AlarmResponse, AlarmType, DowngradeOptions, GetOptions};
 use tokio::net::TcpStream;
 
 use super::http::{self, VERSION_PATH, Versions};
@@ -21,6 +21,9 @@ const ALARM: &str = "Alarm";
 const DEFRAGMENT: &str = "Defragment";
 const HASH: &str = "HashKV";
 const MOVE_LEADER: &str = "MoveLeader";
+const VALIDATE_DOWNGRADE: &str = "DowngradeValidate";
+const ENABLE_DOWNGRADE: &str = "DowngradeEnable";
+const CANCEL_DOWNGRADE: &str = "DowngradeCancel";
 
 impl Client {
     /// A linearizable read: a leader with its quorum has answered through this member, which has caught up with all
@@ -113,6 +116,29 @@ impl Client {
         self.call(MOVE_LEADER, moved).await.map(drop)
     }
 
+    /// Asks whether [`Self::enable_downgrade`] would be refused. Nothing changes.
+    pub async fn validate_downgrade(&self, target: &Version) -> Result<(), Error> {
+        let options = DowngradeOptions::Validate(target_of(target));
+        self.downgrade(VALIDATE_DOWNGRADE, options).await
+    }
+
+    /// Enables a downgrade to the minor version of `target`, which must be the one below that of the cluster. The leader then
+    /// lowers the cluster version, and each member the version of its files; etcd ends it once all members run that minor.
+    pub async fn enable_downgrade(&self, target: &Version) -> Result<(), Error> {
+        let options = DowngradeOptions::Enable(target_of(target));
+        self.downgrade(ENABLE_DOWNGRADE, options).await
+    }
+
+    /// Ends a downgrade. The cluster version rises again unless a member runs the lower minor.
+    pub async fn cancel_downgrade(&self) -> Result<(), Error> {
+        self.downgrade(CANCEL_DOWNGRADE, DowngradeOptions::Cancel).await
+    }
+
+    async fn downgrade(&self, call: &'static str, options: DowngradeOptions) -> Result<(), Error> {
+        let mut maintenance = self.etcd.maintenance_client();
+        self.call(call, maintenance.downgrade(options)).await.map(drop)
+    }
+
     /// Rewrites this member's database without its holes. The member serves nothing meanwhile.
     pub async fn defragment(&self, limit: Duration) -> Result<(), Error> {
         let mut maintenance = self.etcd.maintenance_client();
@@ -133,6 +159,11 @@ impl Client {
             revision: Some(Revision(answer.hash_revision())).filter(|revision| revision.0 > 0),
         })
     }
+}
+
+/// The target of a downgrade as etcd takes it: a cluster version has patch 0.
+fn target_of(version: &Version) -> String {
+    format!("{}.{}.0", version.major, version.minor)
 }
 
 /// Reads the numbers of the message itself: `AlarmResponse::alarms` casts them to an enum that knows three.

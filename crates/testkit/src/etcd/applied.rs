@@ -24,6 +24,8 @@ pub(crate) struct Applied {
     /// What each member runs, as far as it said so.
     pub(crate) versions: BTreeMap<MemberId, Version>,
     pub(crate) cluster_version: Option<Version>,
+    /// The cluster version that members are downgraded to.
+    pub(crate) downgrade: Option<Version>,
     pub(crate) alarms: BTreeSet<Alarm>,
     pub(crate) writes: Vec<Written>,
     pub(crate) compacted: i64,
@@ -119,6 +121,10 @@ impl Applied {
             }
             Change::ClusterVersion(version) => {
                 self.cluster_version = Some(version.clone());
+                Ok(())
+            }
+            Change::Downgrade(target) => {
+                self.downgrade.clone_from(target);
                 Ok(())
             }
             Change::Alarm { alarm, stands: true } => {

@@ -97,7 +97,7 @@ impl World {
             let data = match &wal {
                 Ok(wal) => DataDir {
                     wal: Some(wal.clone()),
-                    is_damaged: false,
+                    ..DataDir::default()
                 },
                 Err(_) => DataDir::database_only(),
             };
@@ -164,7 +164,7 @@ impl World {
             .values()
             .find(|member| member.is_at(&start.peer_url));
         let own = own.ok_or_else(|| (1, "this member is not in the cluster".to_owned()))?;
-        versions::check_joins(&start.version, found.applied.cluster_version.as_ref())?;
+        versions::check_joins(&start.version, &found.applied)?;
         Ok(Wal {
             cluster: found.cluster,
             member: own.id,
@@ -189,12 +189,16 @@ impl World {
         if let Some(agreed) = &applied.cluster_version {
             versions::check_runs_on(&start.version, agreed)?;
         }
+        let stored = self.stored_version(start.disk);
+        versions::check_reads(&start.version, stored.as_ref())?;
+        let storage = versions::storage_version(&applied).max(stored.unwrap_or(versions::oldest()));
         self.witness_all(process);
         self.look_for_amnesia(process, start);
         let running = Running {
             cluster,
             id,
             since: self.now,
+            storage,
             applied,
             stance: Stance::Follower { leader: None },
             active: BTreeMap::new(),
@@ -209,6 +213,7 @@ impl World {
             process.member = Some(running);
         }
         self.note(process, format_args!("is member {id} of {cluster}"));
+        self.follow_cluster_version(process);
         self.changed();
         self.refresh();
         Ok(())

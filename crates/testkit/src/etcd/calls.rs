@@ -12,7 +12,6 @@ use super::Etcds;
 use super::line::{gone, no};
 use super::log::Change;
 use super::process::{ProcessId, Running, Start};
-use super::versions::storage_version;
 use super::world::World;
 
 /// What an empty database reports before it has any.
@@ -85,8 +84,11 @@ impl World {
             db_size: running.applied.bytes,
             db_in_use: has(Feature::DetailedStatus).then(|| running.applied.bytes_in_use()),
             db_quota: has_storage.then(|| start.quota.unwrap_or(NO_QUOTA)),
-            storage_version: has_storage.then(|| storage_version(&running.applied).to_string()),
-            downgrade: has_storage.then_some(Downgrade::Disabled),
+            storage_version: has_storage.then(|| running.storage.to_string()),
+            downgrade: has_storage.then(|| match running.applied.downgrade.clone() {
+                target @ Some(_) => Downgrade::Enabled { target },
+                None => Downgrade::Disabled,
+            }),
             errors,
         })
     }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use etcd_operator_api::contract::{Fetched, Identity, KeptDirectory, Prepared};
 use etcd_operator_etcd::id::{ClusterId, MemberId};
 use etcd_operator_etcd::membership::Member;
+use etcd_operator_etcd::version::Version;
 
 use super::applied::Applied;
 use super::log::Log;
@@ -39,6 +40,8 @@ pub struct Content {
 pub struct DataDir {
     pub(crate) wal: Option<Wal>,
     pub(crate) is_damaged: bool,
+    /// The version of its files; none where no member has written one.
+    pub(crate) storage: Option<Version>,
 }
 
 /// What a member has written down: who it is, what it promised, and its log.

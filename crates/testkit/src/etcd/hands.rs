@@ -356,6 +356,7 @@ impl World {
             .get(&process)
             .is_some_and(|found| !found.is_stopped);
         if hears {
+            self.write_storage(process);
             self.exit(process, 0, "told to end");
         }
     }

@@ -307,7 +307,9 @@ impl World {
                 }
                 match &entry.change {
                     Change::Nothing => self.compare_versions_in(process, entry.term),
-                    Change::Attributes { .. } | Change::Remove(_) => self.watch_versions(process),
+                    Change::Attributes { .. } | Change::Remove(_) | Change::Downgrade(_) => {
+                        self.watch_versions(process);
+                    }
                     Change::ClusterVersion(_) => is_of_versions = true,
                     _ => {}
                 }
@@ -319,6 +321,9 @@ impl World {
         }
         if is_of_versions {
             self.check_applied(process);
+            self.follow_cluster_version(process);
+            // One that was told to raise it again may have been told while it was lowered.
+            self.watch_versions(process);
         }
         if is_of_members {
             self.agree(process);

@@ -46,6 +46,8 @@ pub(crate) enum Change {
     },
     /// The version all members are at least of.
     ClusterVersion(Version),
+    /// The version that members are downgraded to; none ends that.
+    Downgrade(Option<Version>),
     Alarm {
         alarm: Alarm,
         stands: bool,

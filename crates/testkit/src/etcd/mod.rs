@@ -3,7 +3,7 @@
 //! less than it had acknowledged.
 //!
 //! Where nothing happens it costs nothing: there are no heartbeats, only what follows from a change. Not modelled:
-//! authentication, leases, watches, snapshots of the log, votes before the vote of old versions, downgrades by request.
+//! authentication, leases, watches, snapshots of the log, votes before the vote of old versions.
 
 mod applied;
 mod boot;
@@ -12,6 +12,7 @@ mod chronicle;
 mod client;
 pub mod conformance;
 mod disk;
+mod downgrade;
 mod election;
 mod faults;
 mod hands;

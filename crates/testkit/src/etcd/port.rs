@@ -26,7 +26,7 @@ const BYTES_A_SECOND: u64 = 45 << 20;
 
 impl Line {
     /// Shows a judged caller's step to the judges before anything is refused.
-    fn judged(&self, process: ProcessId, what: StepKind) {
+    pub(super) fn judged(&self, process: ProcessId, what: StepKind) {
         let caller = self.caller.labels.first().cloned().unwrap_or_default();
         self.etcds.with(|world| {
             if let Some(asked) = world.running(process).map(|running| running.id) {
@@ -337,6 +337,18 @@ impl Port for Line {
 
     fn move_leader(&self, to: MemberId) -> Answer<'_, Result<(), Error>> {
         Box::pin(self.moved(to))
+    }
+
+    fn validate_downgrade<'a>(&'a self, target: &'a Version) -> Answer<'a, Result<(), Error>> {
+        Box::pin(self.validated_downgrade(target))
+    }
+
+    fn enable_downgrade<'a>(&'a self, target: &'a Version) -> Answer<'a, Result<(), Error>> {
+        Box::pin(self.enabled_downgrade(target))
+    }
+
+    fn cancel_downgrade(&self) -> Answer<'_, Result<(), Error>> {
+        Box::pin(self.canceled_downgrade())
     }
 
     fn defragment(&self, limit: Duration) -> Answer<'_, Result<(), Error>> {

@@ -74,6 +74,8 @@ pub(crate) struct Running {
     pub(crate) id: MemberId,
     pub(crate) since: At,
     pub(crate) applied: Applied,
+    /// The version of its files as it reports it: a lower one is on its disk a moment later.
+    pub(crate) storage: Version,
     pub(crate) stance: Stance,
     /// The other members it is connected to, and since when.
     pub(crate) active: BTreeMap<MemberId, At>,

@@ -100,6 +100,6 @@ pub(crate) fn restored(
     let wal = founded(name, url, first, Some(entry)).map_err(|(_, why)| why)?;
     Ok(DataDir {
         wal: Some(wal),
-        is_damaged: false,
+        ..DataDir::default()
     })
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use etcd_operator_etcd::id::{ClusterId, MemberId};
 use etcd_operator_etcd::membership::{Member, Role};
 use etcd_operator_etcd::url::PeerUrl;
+use etcd_operator_etcd::version::Version;
 
 use super::disk::{DataDir, DiskId};
 use super::process::{At, ProcessId};
@@ -46,6 +47,10 @@ pub enum StepKind {
     MoveLeader(MemberId),
     /// A member that serves nothing for a while.
     Defragment,
+    /// A downgrade to a version.
+    EnableDowngrade(Version),
+    /// No downgrade any more.
+    CancelDowngrade,
 }
 
 /// One voter as it really is.

@@ -1,5 +1,6 @@
-//! Versions: when a leader raises the cluster version, and which versions run on what the members have agreed on.
+//! Versions: when a leader changes the cluster version, and which versions run on what the members have agreed on.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use etcd_operator_etcd::version::{Minor, Version};
@@ -14,7 +15,7 @@ use super::world::{Event, World};
 const MONITOR_INTERVAL: Duration = Duration::from_secs(4);
 
 /// The cluster version until the leader has heard from all members.
-fn oldest() -> Version {
+pub(super) fn oldest() -> Version {
     Version {
         major: 3,
         minor: 0,
@@ -24,7 +25,7 @@ fn oldest() -> Version {
 }
 
 /// The cluster version of members that all run this version.
-fn cluster_version(version: &Version) -> Version {
+pub(super) fn cluster_version(version: &Version) -> Version {
     Version {
         patch: 0,
         pre: String::new(),
@@ -62,10 +63,22 @@ pub(super) fn check_runs_on(version: &Version, agreed: &Version) -> Result<(), F
     Ok(())
 }
 
-/// Whether a version joins members that have agreed on this cluster version.
-pub(super) fn check_joins(version: &Version, agreed: Option<&Version>) -> Result<(), Failure> {
-    match agreed {
-        Some(agreed) if cluster_version(version) >= *agreed => Ok(()),
+/// Whether a version reads files of this one. Those of 3.5 and older have none.
+pub(super) fn check_reads(version: &Version, stored: Option<&Version>) -> Result<(), Failure> {
+    match stored {
+        Some(stored) if *stored > Version::of(Minor::V3_5, 0) && cluster_version(version) < *stored => {
+            Err((1, format!("version \"{stored}\" is not supported")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether a version joins members that have agreed on this. None does once a downgrade has lowered the cluster version.
+pub(super) fn check_joins(version: &Version, applied: &Applied) -> Result<(), Failure> {
+    match &applied.cluster_version {
+        Some(agreed) if cluster_version(version) >= *agreed && applied.downgrade.as_ref() != Some(agreed) => {
+            Ok(())
+        }
         _ => Err((1, "incompatible with current running cluster".to_owned())),
     }
 }
@@ -85,9 +98,9 @@ impl World {
         }
     }
 
-    /// Lets a leader compare the versions of the members when its monitor does so next, if that can raise the cluster version.
+    /// Lets a leader compare the versions of the members when its monitor does so next, if that can change the cluster version.
     pub(super) fn watch_versions(&mut self, process: ProcessId) {
-        if self.can_raise(process) {
+        if self.can_change_version(process) {
             let wait = self.chance.between(Duration::ZERO, MONITOR_INTERVAL);
             self.monitor_after(process, wait);
         }
@@ -124,28 +137,35 @@ impl World {
     }
 
     fn compare_versions(&mut self, process: ProcessId) {
-        if !self.can_raise(process) {
+        if !self.can_change_version(process) {
             return;
         }
-        let agreed = self
-            .running(process)
-            .and_then(|running| running.applied.cluster_version.clone());
-        let lowest = self.lowest_version(process);
-        let raised = match (agreed, lowest) {
-            (None, lowest) => Some(lowest.unwrap_or_else(oldest)),
-            (Some(agreed), Some(lowest)) => Some(lowest).filter(|lowest| *lowest > agreed),
-            (Some(_), None) => None,
+        let Some(applied) = self.running(process).map(|running| &running.applied) else {
+            return;
         };
-        if let Some(raised) = raised {
+        let (agreed, downgrade) = (applied.cluster_version.clone(), applied.downgrade.clone());
+        let answering = self.answering_versions(process);
+        let lowest = answering.as_ref().and_then(BTreeSet::first).cloned();
+        let change = match (agreed, lowest, downgrade) {
+            (None, lowest, _) => Some(Change::ClusterVersion(lowest.unwrap_or_else(oldest))),
+            (Some(_), None, _) => None,
+            (Some(agreed), Some(_), Some(target)) if agreed > target => Some(Change::ClusterVersion(target)),
+            (Some(_), Some(_), Some(target)) => {
+                let is_done = answering.is_some_and(|versions| versions.iter().all(|own| *own == target));
+                is_done.then_some(Change::Downgrade(None))
+            }
+            (Some(agreed), Some(lowest), None) => (lowest > agreed).then_some(Change::ClusterVersion(lowest)),
+        };
+        if let Some(change) = change {
             let id = self.fresh();
-            self.propose(process, id, Change::ClusterVersion(raised));
+            self.propose(process, id, change);
         }
         self.monitor_after(process, MONITOR_INTERVAL);
     }
 
-    /// Whether a leader that hears from all members can raise the cluster version: none of them has said that it runs the
-    /// agreed one. Without that it need not ask.
-    fn can_raise(&self, process: ProcessId) -> bool {
+    /// Whether a leader that hears from all members can change the cluster version or end a downgrade, by what they said that
+    /// they run. Without that it need not ask.
+    fn can_change_version(&self, process: ProcessId) -> bool {
         let Some(running) = self.running(process).filter(|running| running.lead().is_some()) else {
             return false;
         };
@@ -153,12 +173,15 @@ impl World {
         let Some(agreed) = &applied.cluster_version else {
             return true;
         };
-        let is_newer = |version: &Version| cluster_version(version) > *agreed;
-        applied.versions.values().all(is_newer)
+        let mut versions = applied.versions.values().map(cluster_version);
+        match &applied.downgrade {
+            Some(target) => agreed > target || versions.all(|version| version == *target),
+            None => versions.all(|version| version > *agreed),
+        }
     }
 
-    /// The lowest version that members run, if all of them answer the leader.
-    fn lowest_version(&self, leader: ProcessId) -> Option<Version> {
+    /// The versions that members run, if all of them answer the leader.
+    fn answering_versions(&self, leader: ProcessId) -> Option<BTreeSet<Version>> {
         let running = self.running(leader)?;
         let versions = running.applied.members.keys().map(|member| {
             let process = if *member == running.id {
@@ -169,7 +192,6 @@ impl World {
             };
             Some(cluster_version(&self.processes.get(&process)?.start.version))
         });
-        let versions: Option<Vec<Version>> = versions.collect();
-        versions?.into_iter().min()
+        versions.collect()
     }
 }

@@ -93,6 +93,10 @@ pub(crate) enum Event {
     Timer(ProcessId, u64),
     /// A leader compares the versions of the members.
     Monitor(ProcessId, u64),
+    /// A member lowers the version of its files to the cluster version.
+    LowerStorage(ProcessId),
+    /// What a member has lowered is on its disk.
+    WriteStorage(ProcessId),
     /// A member tells the others its name.
     Publish(ProcessId),
     /// A member hears from another that it was removed.
@@ -173,6 +177,8 @@ impl World {
             Event::Forward { from, id, change } => self.forward_arrives(from, id, change),
             Event::Timer(process, stamp) => self.timer_fires(process, stamp),
             Event::Monitor(process, term) => self.monitor_fires(process, term),
+            Event::LowerStorage(process) => self.lower_storage(process),
+            Event::WriteStorage(process) => self.write_storage(process),
             Event::Publish(process) => self.publish(process),
             Event::Dismissed(process) => self.dismiss(process),
             Event::Terminated(process) => self.ends(process),

@@ -105,7 +105,9 @@ impl Ledger {
             StepKind::AddLearner(_)
             | StepKind::Update(..)
             | StepKind::MoveLeader(_)
-            | StepKind::Defragment => {}
+            | StepKind::Defragment
+            | StepKind::EnableDowngrade(_)
+            | StepKind::CancelDowngrade => {}
         }
     }
 

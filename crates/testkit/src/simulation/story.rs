@@ -86,6 +86,16 @@ impl Simulation {
         }
     }
 
+    /// Somebody cancels a downgrade by hand in the same way.
+    pub async fn cancel_downgrade_by_hand(&self, cluster: &str) {
+        self.timeline().note("user", "cancels the downgrade by hand");
+        for port in self.ports(cluster).await {
+            if port.cancel_downgrade().await.is_ok() {
+                return;
+            }
+        }
+    }
+
     /// Somebody takes a member out by hand in the same way.
     pub async fn remove_by_hand(&self, cluster: &str, member: &str) {
         self.timeline()

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use etcd_operator_etcd::flags::FirstState;
+use etcd_operator_etcd::rejection::Rejection;
 use etcd_operator_etcd::version::Version;
 
 use super::Bed;
@@ -105,4 +106,43 @@ pub(super) async fn a_version_two_minors_above_panics_on_the_log(bed: &dyn Bed) 
     bed.start_on(0, &"3.7.3".parse().expect("a version"), None);
     assert_eq!(bed.ends(0).await, 2, "it cannot read an entry of the log");
     replace(bed, 0, &bed.next_minor()).await;
+}
+
+pub(super) async fn members_are_downgraded_by_request(bed: &dyn Bed) {
+    let (own, next) = (bed.version(), bed.next_minor());
+    for number in 0..3 {
+        bed.start_on(number, &next, Some(bed.first(FirstState::New, &[0, 1, 2])));
+    }
+    for number in 0..3 {
+        bed.serving(number).await;
+        agrees(bed, number, &next).await;
+    }
+    bed.write(0, "key", "value").await;
+    let port = bed.dial(0).await.expect("it serves");
+    assert_eq!(
+        port.cancel_downgrade().await.map_err(|error| error.to_string()),
+        Ok(()),
+        "none is enabled"
+    );
+    bed.patiently("it can be downgraded", || port.validate_downgrade(&own))
+        .await;
+    bed.patiently("the downgrade is enabled", || port.enable_downgrade(&own))
+        .await;
+    let refused = port.validate_downgrade(&own).await.expect_err("it is enabled");
+    assert_eq!(refused.rejection(), Some(&Rejection::DowngradeEnabled));
+    for number in 0..3 {
+        agrees(bed, number, &own).await;
+        bed.eventually("the files are lowered", || async {
+            let status = bed.dial(number).await.ok()?.status().await.ok()?;
+            (status.storage_version == Some(agreed(&own).to_string())).then_some(())
+        })
+        .await;
+    }
+    // What is told is on the disk a moment later.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    for number in 0..3 {
+        replace(bed, number, &own).await;
+        agrees(bed, number, &own).await;
+    }
+    assert_eq!(bed.get(2, "key").await.as_deref(), Some("value"));
 }
