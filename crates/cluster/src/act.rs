@@ -20,6 +20,7 @@ use etcd_operator_etcd::port::Port;
 use etcd_operator_etcd::rejection::Rejection;
 use etcd_operator_etcd::status::Alarm;
 use etcd_operator_etcd::url::PeerUrl;
+use etcd_operator_etcd::version::Version;
 use etcd_operator_runtime::apply;
 use etcd_operator_runtime::error::{Class, Classified};
 use etcd_operator_runtime::fence::{NotLeading, WritePermit};
@@ -94,7 +95,16 @@ pub async fn act(
             pod,
             others,
             departure,
-        } => restart::restart_pod(pod, others, *departure, observation, key, deps).await,
+            lowered_to,
+        } => {
+            let restart = restart::Restart {
+                pod,
+                others,
+                departure: *departure,
+                lowered_to: *lowered_to,
+            };
+            restart::restart_pod(restart, observation, key, deps).await
+        }
         Step::DeleteStoppedPod {
             pod,
             resource_version,
@@ -105,7 +115,9 @@ pub async fn act(
         | Step::Promote { .. }
         | Step::MoveLeader { .. }
         | Step::Remove { .. }
-        | Step::Disarm(_) => change_membership(step, observation, deps).await,
+        | Step::Disarm(_)
+        | Step::EnableDowngrade { .. }
+        | Step::CancelDowngrade { .. } => change_membership(step, observation, deps).await,
     }
 }
 
@@ -141,7 +153,13 @@ async fn why_stale(
 fn is_rollout_step(plan: &Plan) -> bool {
     matches!(
         plan.step,
-        Some(Step::RestartPod { .. } | Step::DeleteStoppedPod { .. } | Step::RequestBackup(_))
+        Some(
+            Step::RestartPod { .. }
+                | Step::DeleteStoppedPod { .. }
+                | Step::RequestBackup(_)
+                | Step::EnableDowngrade { .. }
+                | Step::CancelDowngrade { .. }
+        )
     )
 }
 
@@ -351,6 +369,15 @@ async fn change_membership(step: &Step, observation: &Observation, deps: &Deps) 
             {
                 return Ok(Outcome::Waits(error.to_string()));
             }
+            // Another call has done it, or etcd itself has.
+            ChangeReply::Rejected(error)
+                if matches!(
+                    error.rejection(),
+                    Some(Rejection::DowngradeEnabled | Rejection::NoDowngrade)
+                ) =>
+            {
+                return Ok(Outcome::Stale(error.to_string()));
+            }
             ChangeReply::Rejected(error) => return Err(error.into()),
             ChangeReply::Done(done) => return Ok(done),
         }
@@ -373,6 +400,8 @@ enum Change {
     MoveLeader(MemberId),
     Remove(MemberId),
     Disarm(Alarm),
+    EnableDowngrade(Version),
+    CancelDowngrade,
 }
 
 /// Sends a change to a member. Returns the ID of an added member.
@@ -398,6 +427,11 @@ async fn send_change(
             Change::MoveLeader(to) => member.move_leader(to).await?,
             Change::Remove(id) => drop(member.remove(id).await?),
             Change::Disarm(alarm) => member.disarm(alarm).await?,
+            Change::EnableDowngrade(target) => {
+                member.validate_downgrade(&target).await?;
+                member.enable_downgrade(&target).await?;
+            }
+            Change::CancelDowngrade => member.cancel_downgrade().await?,
         }
         Ok(None)
     };
@@ -459,6 +493,22 @@ async fn change_membership_through(
             let text = format!("Disarmed the alarm {}.", alarm.kind);
             (Change::Disarm(*alarm), text)
         }
+        Step::EnableDowngrade { target } => {
+            let text = format!("Enabled the downgrade to etcd {target}.");
+            (Change::EnableDowngrade(target.clone()), text)
+        }
+        Step::CancelDowngrade { ordinal } => {
+            let name = observed.name(*ordinal);
+            let Some(member) = observation.probes.connections.get(ordinal) else {
+                let text = format!("{name} does not answer");
+                return Ok(ChangeReply::Done(Outcome::Waits(text)));
+            };
+            target = member;
+            (
+                Change::CancelDowngrade,
+                "Canceled the downgrade of etcd.".to_owned(),
+            )
+        }
         Step::FencePods(_)
         | Step::Permit(_)
         | Step::RestartPod { .. }
@@ -493,6 +543,8 @@ pub fn event_reason(step: &Step) -> &'static str {
         Step::DeleteClaim { .. } => "VolumeDeleted",
         Step::RequestBackup(_) => "BackupRequested",
         Step::Disarm(_) => "AlarmDisarmed",
+        Step::EnableDowngrade { .. } => "DowngradeEnabled",
+        Step::CancelDowngrade { .. } => "DowngradeCanceled",
     }
 }
 
@@ -507,7 +559,6 @@ mod tests {
     use etcd_operator_etcd::port::{Answer, Members};
     use etcd_operator_etcd::status::{AlarmKind, KeysHash, Position, Status};
     use etcd_operator_etcd::url::ClientUrl;
-    use etcd_operator_etcd::version::Version;
     use etcd_operator_runtime::clock::TestClock;
     use etcd_operator_runtime::fence::Leadership;
 
@@ -584,13 +635,13 @@ mod tests {
             self.change()
         }
         fn validate_downgrade<'a>(&'a self, _: &'a Version) -> Answer<'a, Result<(), etcd::error::Error>> {
-            unreachable!("no step downgrades")
+            Box::pin(async { Ok(()) })
         }
         fn enable_downgrade<'a>(&'a self, _: &'a Version) -> Answer<'a, Result<(), etcd::error::Error>> {
-            unreachable!("no step downgrades")
+            self.change()
         }
         fn cancel_downgrade(&self) -> Answer<'_, Result<(), etcd::error::Error>> {
-            unreachable!("no step downgrades")
+            self.change()
         }
         fn defragment(&self, _: Duration) -> Answer<'_, Result<(), etcd::error::Error>> {
             unreachable!("no step defragments")
@@ -619,6 +670,8 @@ mod tests {
             Change::MoveLeader(id),
             Change::Remove(id),
             Change::Disarm(alarm),
+            Change::EnableDowngrade("3.6.16".parse().unwrap()),
+            Change::CancelDowngrade,
         ] {
             for (seconds, expected) in [(5, 0), (60, 1)] {
                 let clock = TestClock::shared();

@@ -109,8 +109,6 @@ pub enum Blocker {
     VersionNotReachable(UpgradeRefusal),
     /// etcd 3.4 cannot run beside 3.5 while authentication is enabled.
     AuthenticationEnabled,
-    /// A downgrade of etcd is enabled, so no newer minor version can be run.
-    DowngradeEnabled,
     /// Members run other versions on their way to the one in the spec, and the spec names one image for all.
     OneImageForAllVersions {
         /// The image.
@@ -213,7 +211,6 @@ impl Blocker {
             Self::TemplateNotApplied { .. } => BlockerReason::TemplateNotApplied,
             Self::VersionNotReachable(_) => BlockerReason::VersionNotReachable,
             Self::AuthenticationEnabled => BlockerReason::AuthenticationEnabled,
-            Self::DowngradeEnabled => BlockerReason::DowngradeEnabled,
             Self::OneImageForAllVersions { .. } => BlockerReason::OneImageForAllVersions,
             Self::SettingUnknownOnTheWay { .. } => BlockerReason::SettingUnknownOnTheWay,
             Self::ImageVersionDiffers { .. } => BlockerReason::ImageVersionDiffers,
@@ -376,9 +373,6 @@ impl fmt::Display for Blocker {
                 "the StatefulSet has not accepted the template that {member} is to be re-created from: see the condition Applied"
             ),
             Self::VersionNotReachable(refusal) => write!(f, "{refusal}"),
-            Self::DowngradeEnabled => f.write_str(
-                "a downgrade is enabled in etcd, which keeps members of a newer minor version out: cancel it with `etcdctl downgrade cancel`",
-            ),
             Self::AuthenticationEnabled => f.write_str(
                 "members of etcd 3.4 and 3.5 cannot run together while authentication is enabled: disable it with `etcdctl auth disable`, and enable it again after the upgrade",
             ),

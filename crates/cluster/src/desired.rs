@@ -41,7 +41,6 @@ const UNBUILT: &[Unbuilt] = &[
     Unbuilt::field("spec.TLS.managed"),
     Unbuilt::field("spec.TLS.certManager"),
     Unbuilt::field("spec.auth"),
-    Unbuilt::field("spec.updates.allowDowngrade"),
     Unbuilt::field("spec.maintenance"),
     Unbuilt::unless("spec.recovery.onQuorumLoss", "Manual"),
     Unbuilt::unless("spec.recovery.onDataLoss", "Manual"),
@@ -162,8 +161,10 @@ pub struct Updates {
     pub progress_deadline: Duration,
     /// How long updated members must be ready before the last one of the lower minor version is restarted.
     pub min_ready: Duration,
-    /// Whether a backup comes before a newer minor version.
+    /// Whether a backup comes before another minor version.
     pub backup_first: BackupFirstPolicy,
+    /// Whether members may be downgraded by one minor version.
+    pub allow_downgrade: bool,
 }
 
 impl Desired {
@@ -398,6 +399,7 @@ fn updates(spec: &EtcdClusterSpec) -> Updates {
         progress_deadline: deadline.unwrap_or(PROGRESS_DEADLINE),
         min_ready: min_ready.unwrap_or(MIN_READY),
         backup_first: policy.map_or(BackupFirstPolicy::IfConfigured, |policy| policy.backup_first),
+        allow_downgrade: policy.is_some_and(|policy| policy.allow_downgrade),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The version of etcd that the pod template of a cluster is to have: the next one on the way to what the spec asks for. Pure.
 
-use etcd_operator_etcd::policy::{self, IntermediateVersions, UpgradePath, UpgradeRefusal};
+use etcd_operator_etcd::policy::{self, DowngradeRefusal, IntermediateVersions, UpgradePath, UpgradeRefusal};
 use etcd_operator_etcd::version::{Minor, Version};
 
 use crate::blocker::Blocker;
@@ -60,17 +60,42 @@ pub fn next_version(
         blocker,
         snapshot_count: None,
     };
-    let path = match policy::path(&running, &target, intermediate) {
+    let allow_downgrade = observed.desired.updates.allow_downgrade;
+    let path = match policy::path(&running, &target, intermediate, allow_downgrade) {
         Ok(path) => path,
         Err(refusal) => return stays(vec![target], Some(Blocker::VersionNotReachable(refusal))),
     };
-    let cluster_version = observed.cluster_version.as_ref();
-    if let Some(risen) = cluster_version.filter(|risen| Minor::of(risen) > Minor::of(&path.next)) {
+    let refused = |why: DowngradeRefusal| {
         let refusal = UpgradeRefusal::Downgrade {
-            running: running.iter().max().unwrap_or(risen).clone(),
+            running: running.iter().max().unwrap_or(template).clone(),
             target: target.clone(),
+            why,
         };
-        return stays(vec![target], Some(Blocker::VersionNotReachable(refusal)));
+        stays(vec![target.clone()], Some(Blocker::VersionNotReachable(refusal)))
+    };
+    let is_one_image = matches!(observed.desired.image, Image::Whole { .. });
+    let goes_down = running
+        .iter()
+        .all(|version| Minor::of(version) > Minor::of(&path.next));
+    let cluster_version = observed.cluster_version.as_ref();
+    let has_risen = cluster_version.is_some_and(|risen| Minor::of(risen) > Minor::of(&path.next));
+    if goes_down && observed.desired.storage.is_ephemeral() {
+        return refused(DowngradeRefusal::DataLivesWithPods);
+    }
+    if goes_down && !is_one_image && plan::must_stay(&view) {
+        let own = running.iter().min().unwrap_or(template);
+        return NextVersion {
+            version: template.max(own).clone(),
+            ..stays(path.versions().cloned().collect(), None)
+        };
+    }
+    if !goes_down && has_risen {
+        // A member that is away counts as the lower minor version, and runs the newer one.
+        return if allow_downgrade {
+            stays(vec![target], None)
+        } else {
+            refused(DowngradeRefusal::NotAllowed)
+        };
     }
     if Minor::of(&path.next) == Minor::of(template) && path.rest.is_empty() {
         return NextVersion::from(path);
@@ -88,8 +113,7 @@ pub fn next_version(
         && running
             .iter()
             .all(|version| Minor::of(version) < Minor::of(&path.next));
-    let is_one_image = matches!(observed.desired.image, Image::Whole { .. });
-    if is_next && !is_one_image && plan::stuck_pods(&view).next().is_some() {
+    if (is_next || goes_down) && !is_one_image && plan::stuck_pods(&view).next().is_some() {
         return stays(later(), None);
     }
     NextVersion::from(path)

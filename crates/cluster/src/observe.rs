@@ -36,7 +36,7 @@ use crate::observed_state::{
     WantedTemplate, kube_objects,
 };
 use crate::persisted_state::{PersistedState, Rollout};
-use crate::plan::{ClusterView, is_next_minor, needs_cluster_version, outdated_pods};
+use crate::plan::{ClusterView, is_next_minor, is_previous_minor, needs_cluster_version, outdated_pods};
 use crate::reconcile::Deps;
 
 pub use members::MemberProbes;
@@ -196,6 +196,8 @@ pub async fn observe(
     }
     if is_next_minor(&ClusterView::new(&observed)) {
         observed.is_auth_enabled = probes.is_auth_enabled().await;
+        observed.upgrade_backups = upgrade_backups::upgrade_backups(&key, deps);
+    } else if is_previous_minor(&ClusterView::new(&observed)) {
         observed.upgrade_backups = upgrade_backups::upgrade_backups(&key, deps);
     }
     Ok(Observation {

@@ -37,6 +37,7 @@ use std::time::Duration;
 use etcd_operator_api::contract::Permit;
 use etcd_operator_etcd::id::MemberId;
 use etcd_operator_etcd::status::Alarm;
+use etcd_operator_etcd::version::{Minor, Version};
 
 use crate::blocker::Blocker;
 use crate::observed_state::{ObservedCluster, Ordinal};
@@ -48,6 +49,7 @@ pub use cluster_view::{ClusterView, Unreachable, majority};
 pub use evidence::{Evidence, evidence};
 pub use layout::{FetchContainer, ObjectLayout, TemplateChange};
 pub use restore::member_restore_statuses;
+pub use rollout::downgrade::{NotLowered, is_previous_minor, must_stay, not_lowered};
 pub use rollout::{
     BackupRequest, DEFAULT_QUOTA, Departure, OtherVoters, PendingCause, RECONNECTED_AFTER, RolloutState,
     is_incomplete, is_next_minor, is_template_behind, member_versions, needs_cluster_version, outdated_pods,
@@ -125,6 +127,8 @@ pub enum Step {
         others: OtherVoters,
         /// How the pod goes.
         departure: Departure,
+        /// The minor version of the pod template, if that is lower than the one that the member runs.
+        lowered_to: Option<Minor>,
     },
     /// Delete a pod in which etcd does not run, exactly as it was seen.
     DeleteStoppedPod {
@@ -133,8 +137,18 @@ pub enum Step {
         /// The version of the object that was seen.
         resource_version: String,
     },
-    /// Request the backup that comes before a newer minor version.
+    /// Request the backup that comes before another minor version.
     RequestBackup(BackupRequest),
+    /// Make etcd lower the cluster version and the version of each member's files.
+    EnableDowngrade {
+        /// A version of the minor version below.
+        target: Version,
+    },
+    /// Make etcd forget a downgrade.
+    CancelDowngrade {
+        /// The ordinal of a member that says that one is enabled.
+        ordinal: Ordinal,
+    },
     /// Take back an alarm of a member that is no more.
     Disarm(Alarm),
     /// Delete a volume claim and the data on it.
@@ -444,5 +458,9 @@ fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState) -> Option<Flow
     if !persisted.has_formed() {
         return Some(bootstrap::decide(view, persisted));
     }
-    Some(formed::decide(view, persisted))
+    let decision = formed::decide(view, persisted);
+    Some(match view.known() {
+        Some(known) => rollout::downgrade::before_join(view, known, decision),
+        None => decision,
+    })
 }

@@ -8,7 +8,10 @@ mod steps;
 use crate::version::{Minor, Version};
 
 pub use features::{Feature, connected_to_add};
-pub use steps::{IntermediateVersionError, IntermediateVersions, UpgradePath, UpgradeRefusal, floor, path};
+pub use steps::{
+    DowngradeRefusal, IntermediateVersionError, IntermediateVersions, UpgradePath, UpgradeRefusal, floor,
+    path,
+};
 
 /// The minor of clusters whose user names no version.
 pub const DEFAULT_MINOR: Minor = Minor::V3_6;

@@ -82,7 +82,7 @@ pub struct UpdatePolicy {
     /// EtcdCluster and waits until it is verified, Never starts without.
     #[serde(default)]
     pub backup_first: BackupFirstPolicy,
-    /// Whether the version may be lowered by one minor version, if etcd supports it. Not implemented yet: an EtcdCluster that sets it is refused.
+    /// Consent to a downgrade by one minor version through etcd's Downgrade API, from 3.7 to 3.6 or from 3.6 to 3.5. A lower patch needs none.
     #[serde(default)]
     pub allow_downgrade: bool,
 }

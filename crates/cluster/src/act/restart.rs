@@ -2,6 +2,7 @@
 
 use etcd_operator_etcd::id::MemberId;
 use etcd_operator_etcd::membership::Membership as MembershipRead;
+use etcd_operator_etcd::version::Minor;
 use etcd_operator_runtime::apply;
 use etcd_operator_runtime::key::ObjectKey;
 use k8s_openapi::api::core::v1::Pod;
@@ -11,19 +12,41 @@ use kube::core::{Selector, SelectorExt};
 use super::{Error, MEMBERSHIP_UNKNOWN, Outcome, preferred_connection, read_pod};
 use crate::observe::Observation;
 use crate::observed_state::{Ordinal, kube_objects};
-use crate::plan::{Departure, OtherVoters, PodRef};
+use crate::plan::{Departure, NotLowered, OtherVoters, PodRef, not_lowered};
 use crate::reconcile::Deps;
 
-/// Lets a member restart with the current pod template, if all other voters serve at this moment.
+/// The restart of a member.
+pub struct Restart<'a> {
+    /// Its pod.
+    pub pod: &'a PodRef,
+    /// The other voters.
+    pub others: &'a OtherVoters,
+    /// How the pod goes.
+    pub departure: Departure,
+    /// The minor version that it starts with, if that is lower than the one that it runs.
+    pub lowered_to: Option<Minor>,
+}
+
+/// Lets a member restart with the current pod template, if all other voters serve at this moment, and nothing keeps it from a
+/// lower minor version.
 pub async fn restart_pod(
-    pod: &PodRef,
-    others: &OtherVoters,
-    departure: Departure,
+    restart: Restart<'_>,
     observation: &Observation,
     key: &ObjectKey,
     deps: &Deps,
 ) -> Result<Outcome, Error> {
+    let Restart {
+        pod,
+        others,
+        departure,
+        lowered_to,
+    } = restart;
     let name = observation.observed.name(pod.ordinal);
+    if let Some(minor) = lowered_to
+        && let Some(why) = why_not_lowered(pod.ordinal, minor, observation).await
+    {
+        return Ok(Outcome::Waits(format!("{name} is not restarted: {why}")));
+    }
     for (ordinal, id) in others {
         if let Some(why) = why_not_serving(*ordinal, *id, observation, key, deps).await? {
             let other = observation.observed.name(*ordinal);
@@ -55,6 +78,22 @@ pub async fn restart_pod(
         }
         Err(error) if error.is_conflict() => Ok(Outcome::Stale(format!("pod {name} was replaced"))),
         Err(error) => Err(error.into()),
+    }
+}
+
+/// Why a member must not start with a lower minor version at this moment. One that does not answer, and whose pod is to be
+/// replaced all the same, starts if the cluster version is lowered.
+async fn why_not_lowered(ordinal: Ordinal, minor: Minor, observation: &Observation) -> Option<NotLowered> {
+    let cluster_version = observation.probes.cluster_version().await;
+    match observation.probes.connections.get(&ordinal) {
+        Some(connection) => match connection.status().await {
+            Ok(status) => not_lowered(&status, cluster_version.as_ref(), minor),
+            Err(_) => Some(NotLowered::StorageVersion),
+        },
+        None => {
+            let is_lowered = cluster_version.as_ref().and_then(Minor::of) == Some(minor);
+            (!is_lowered).then_some(NotLowered::ClusterVersion)
+        }
     }
 }
 

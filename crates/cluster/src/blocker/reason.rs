@@ -69,8 +69,6 @@ reasons! {
         "Find the wrong member with `etcdctl endpoint hashkv`. Have it replaced with the annotation that the message names.";
     DataLivesWithPods(User): "Members keep their data in their pods, and one or two members in a version of etcd without learners cannot be replaced one by one.",
         "Set `spec.size` to 3 first, or set the change back.";
-    DowngradeEnabled(User): "A downgrade is enabled in etcd, so members of a newer minor version cannot join.",
-        "Cancel it with `etcdctl downgrade cancel`.";
     EncryptionSwitched(User): "A change of the spec switches TLS on or off for members that run.",
         "Set `spec.TLS` back. Restore a backup into a new EtcdCluster with the other setting.";
     FetchContainerMissing(Waiting): "A pod was created without the container that fetches the backup.",
@@ -163,8 +161,8 @@ reasons! {
         "Correct the annotation. It takes UIDs, not names.";
     UnmanagedMember(User): "A member of etcd has no address of this cluster and counts for its quorum.",
         "Unless you added it on purpose, remove it with `etcdctl member remove`.";
-    VersionNotReachable(User): "No way leads from the versions that members run to the one in the spec, for example a lower minor version.",
-        "Set `spec.version` back. For a lower minor version, restore a backup that was made with it into a new EtcdCluster.";
+    VersionNotReachable(User): "No way leads from the versions that members run to the one in the spec, for example a lower minor version without consent, or two minor versions below.",
+        "Set `spec.version` back. For one minor version below, set `spec.updates.allowDowngrade`. Otherwise, restore a backup that was made with that version into a new EtcdCluster.";
     VolumeInUse(User): "A PersistentVolumeClaim is being deleted, and finalizers hold it.",
         "Find what uses the volume.";
     VolumeNotEmpty(User): "A volume holds data where an empty one is needed.",

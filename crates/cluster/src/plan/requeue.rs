@@ -30,6 +30,9 @@ pub fn requeue_after(
                         | PendingCause::Authentication
                         | PendingCause::ClusterVersion
                         | PendingCause::StorageVersion
+                        | PendingCause::DowngradeEnabled
+                        | PendingCause::LowerClusterVersion
+                        | PendingCause::LowerStorageVersion { .. }
                         | PendingCause::DryRun { .. }
                 )
             ) =>

@@ -3,6 +3,7 @@
 //! member, and a corrected one goes on from there.
 
 pub mod backup_first;
+pub mod downgrade;
 mod gate;
 mod minor;
 mod running_backup;
@@ -71,9 +72,18 @@ pub enum PendingCause {
     ClusterVersion,
     /// The files of the members are not of the minor version yet that all members run.
     StorageVersion,
+    /// A downgrade is enabled in etcd that the spec does not ask for: it is canceled first.
+    DowngradeEnabled,
+    /// A downgrade is enabled, or is to be, and the cluster version is not lowered yet.
+    LowerClusterVersion,
+    /// A downgrade is enabled, and the files of a member are not lowered yet.
+    LowerStorageVersion {
+        /// Its name.
+        member: String,
+    },
     /// As many clusters are rolled out as may be at once.
     OtherClusters,
-    /// A backup comes before a newer minor version, and is not verified yet.
+    /// A backup comes before another minor version, and is not verified yet.
     Backup {
         /// The name of the `EtcdBackup`.
         name: String,
@@ -151,6 +161,8 @@ pub fn state(view: &ClusterView<'_>, persisted: &PersistedState) -> RolloutState
             PendingCause::OtherClusters
         } else if is_next_minor(view) {
             minor::wait_before_next_minor(view, persisted).unwrap_or(PendingCause::Members)
+        } else if downgrade::is_previous_minor(view) {
+            downgrade::wait_before_template(view, persisted).unwrap_or(PendingCause::Members)
         } else {
             PendingCause::Members
         });
@@ -244,12 +256,16 @@ pub fn record_step(view: &ClusterView<'_>, persisted: &mut PersistedState, step:
     if let Step::RequestBackup(request) = step {
         rollout.backup_requested_at = Some(request.requested_at);
     }
-    let leaves = match step {
-        Step::RestartPod { pod, .. } | Step::DeleteStoppedPod { pod, .. } => Some(pod.ordinal),
-        Step::Remove { ordinal, .. } => *ordinal,
-        _ => None,
+    let leaves_lower_minor = match step {
+        Step::RestartPod { pod, .. } | Step::DeleteStoppedPod { pod, .. } => {
+            minor::leaves_lower_minor(view, pod.ordinal)
+        }
+        Step::Remove { ordinal, .. } => {
+            ordinal.is_some_and(|ordinal| minor::is_last_of_lower_minor(view, ordinal))
+        }
+        _ => false,
     };
-    if leaves.is_some_and(|ordinal| minor::is_last_of_lower_minor(view, ordinal)) {
+    if leaves_lower_minor {
         rollout.reversible = Some(false);
     }
 }
@@ -287,6 +303,7 @@ pub fn recreate_stuck_pod(view: &ClusterView<'_>, persisted: &PersistedState) ->
     let (ordinal, pod) = stuck::stuck_pods(view).find(|(ordinal, pod)| {
         is_outdated(view, *ordinal)
             && !minor::must_keep_minor(view, *ordinal)
+            && downgrade::restart_wait(view, *ordinal).is_none()
             && !(is_current_bad && view.has_served_template(pod))
     })?;
     let text = format!(
@@ -313,6 +330,9 @@ pub fn decide(view: &ClusterView<'_>, known: &Known, persisted: &PersistedState)
     let rollout = persisted.rollout.as_ref()?;
     if let Some(request) = backup_first::decide(view, persisted) {
         return Some(request);
+    }
+    if let Some(downgrade) = downgrade::decide(view, persisted) {
+        return Some(downgrade);
     }
     if !may_restart_members(view, persisted) {
         return None;
@@ -383,7 +403,15 @@ pub fn decide(view: &ClusterView<'_>, known: &Known, persisted: &PersistedState)
         );
         return waits(&text);
     }
-    if let Some(wait) = wait_before_last(view, *ordinal) {
+    if let Some(why) = downgrade::restart_wait(view, *ordinal) {
+        let text = format!(
+            "{} restarts with the lower minor version when etcd has prepared it: {why}.",
+            observed.name(*ordinal)
+        );
+        return waits(&text);
+    }
+    let last = minor::leaves_lower_minor(view, *ordinal).then(|| wait_before_last(view, *ordinal));
+    if let Some(wait) = last.flatten() {
         let text = format!(
             "{} is the last member of the lower minor version: {wait}. Meanwhile the version can be set back.",
             observed.name(*ordinal),
@@ -493,6 +521,7 @@ fn restart(
         } else {
             Departure::Deleted
         },
+        lowered_to: downgrade::lowered_to(view, ordinal),
     })
 }
 

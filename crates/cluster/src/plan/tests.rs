@@ -9,6 +9,7 @@ mod certificates;
 mod corrupt;
 mod diagnose;
 mod doubt;
+mod downgrade;
 mod explanations;
 mod fleeting;
 mod foreign_steps;

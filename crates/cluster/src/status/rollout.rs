@@ -5,7 +5,7 @@ use etcd_operator_api::cluster::{MemberStatus, RefusedStep, RolloutMember};
 use etcd_operator_api::condition::{self, ConditionType, Finding, Truth};
 use etcd_operator_api::names::ANNOTATION_RESTART;
 use etcd_operator_api::refusal::bounded;
-use etcd_operator_etcd::version::Version;
+use etcd_operator_etcd::version::{Minor, Version};
 use etcd_operator_runtime::events::Severity;
 
 use super::events::Transition;
@@ -132,11 +132,20 @@ pub fn pending_text(view: &ClusterView<'_>, plan: &Plan, inputs: &StatusInputs<'
                 "{changes}: waiting for every member to store its data in the format of the version that it runs."
             )
         }
+        RolloutState::Pending(PendingCause::DowngradeEnabled) => format!(
+            "{changes}: waiting for the end of a downgrade that is enabled in etcd and that the spec does not ask for."
+        ),
+        RolloutState::Pending(PendingCause::LowerClusterVersion) => format!(
+            "{changes}: waiting for etcd to lower the version of the cluster, which it does within seconds once a downgrade is enabled and every member answers."
+        ),
+        RolloutState::Pending(PendingCause::LowerStorageVersion { member }) => format!(
+            "{changes}: waiting for {member} to lower the version of its files, which it does within seconds."
+        ),
         RolloutState::Pending(PendingCause::OtherClusters) => {
             format!("{changes}: waiting for the rollouts of other clusters, as only so many run at once.")
         }
         RolloutState::Pending(PendingCause::Backup { name }) => format!(
-            "{changes}: waiting for a verified backup of EtcdBackup {name}, which comes before a newer minor version."
+            "{changes}: waiting for a verified backup of EtcdBackup {name}, which comes before another minor version."
         ),
         RolloutState::Pending(PendingCause::DryRun { message }) => format!(
             "{changes}: waiting for the API server to say whether it accepts the changed pods, which it could not: {}.",
@@ -207,27 +216,40 @@ pub fn target_version<'a>(view: &ClusterView<'a>, plan: &Plan) -> Option<&'a Ver
     if plan.rollout == RolloutState::Held || wanted.version_blocker.is_some() {
         return None;
     }
-    let is_another = view
-        .oldest_running_version()
-        .is_some_and(|running| running != target);
+    let is_another = changing_version(view).is_some_and(|running| running != target);
     (is_another && plan.rollout != RolloutState::Complete).then_some(target)
 }
 
-/// The lowest version that runs, and the one on the way to which it is. What was said stays while nobody answers.
+/// The version that runs, and the one on the way to which it is. What was said stays while nobody answers.
 pub fn version_text(view: &ClusterView<'_>, plan: &Plan, before: Option<String>) -> Option<String> {
-    let Some(running) = view.oldest_running_version() else {
+    let (Some(oldest), Some(changing)) = (view.oldest_running_version(), changing_version(view)) else {
         return before;
     };
     Some(match target_version(view, plan) {
-        Some(target) => format!("{running}→{target}"),
-        None => running.to_string(),
+        Some(target) => format!("{changing}→{target}"),
+        None => oldest.to_string(),
     })
+}
+
+/// The version that runs and is left first: the lowest on the way up, and the highest on the way down.
+fn changing_version<'a>(view: &ClusterView<'a>) -> Option<&'a Version> {
+    let target = Minor::of(view.observed.wanted.target());
+    let running = view
+        .observed
+        .members
+        .values()
+        .filter_map(|member| member.status());
+    let highest = running.map(|status| &status.version).max()?;
+    if Minor::of(highest) > target {
+        return Some(highest);
+    }
+    view.oldest_running_version()
 }
 
 /// The versions that lead from what runs to what the spec asks for, where there are several.
 fn describe_path(view: &ClusterView<'_>) -> Option<String> {
     let wanted = &view.observed.wanted;
-    let running = view.oldest_running_version()?;
+    let running = changing_version(view)?;
     let versions = [running, &wanted.version]
         .into_iter()
         .chain(&wanted.later_versions);

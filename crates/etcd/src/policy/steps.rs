@@ -2,6 +2,7 @@
 //! runs, never by what was asked for before: whether a minor version can be reached depends on the patch that every member has.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use crate::version::{Minor, Version};
 
@@ -87,15 +88,48 @@ pub enum UpgradeRefusal {
     },
     /// A lower minor version than every member runs.
     #[error(
-        "the members are at etcd {running}, and etcd {target} may not read their files: set spec.version to {running}, or restore a backup that was made before the upgrade into a new EtcdCluster"
+        "the members are at etcd {running}, and {why}: set spec.version to {running}{consent}, or restore a backup that was made with etcd {minor} into a new EtcdCluster",
+        consent = if *why == DowngradeRefusal::NotAllowed { ", set spec.updates.allowDowngrade to true" } else { "" },
+        minor = MinorText(target),
     )]
     Downgrade {
         /// The lowest that runs.
         running: Version,
         /// What is wanted.
         target: Version,
+        /// Why the members do not go there.
+        why: DowngradeRefusal,
     },
 }
+
+/// Why members are not downgraded to a lower minor version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+pub enum DowngradeRefusal {
+    /// The user has not consented to a downgrade.
+    #[error("their files are downgraded only with consent")]
+    NotAllowed,
+    /// It is more than one minor version below.
+    #[error("etcd is downgraded by one minor version at a time")]
+    OneAtATime,
+    /// etcd cannot be downgraded to it by its Downgrade API.
+    #[error("etcd cannot be downgraded below 3.5")]
+    NotSupported,
+    /// Members keep their data in their pods, and no member joins while a downgrade is enabled.
+    #[error("members that keep their data in their pods cannot be downgraded")]
+    DataLivesWithPods,
+}
+
+/// The minor version of a version, for people.
+struct MinorText<'a>(&'a Version);
+
+impl fmt::Display for MinorText<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.0.major, self.0.minor)
+    }
+}
+
+/// The lowest minor version that members can be downgraded to: 3.6 is the first one whose Downgrade API changes the files.
+const LOWEST_DOWNGRADE: Minor = Minor::V3_5;
 
 /// The first patch of a minor version from which the next minor version can be reached. Below 3.5.26, removed members can come
 /// back on 3.6; below 3.6.11, a rolling upgrade to 3.7 is not supported.
@@ -108,11 +142,12 @@ pub fn floor(minor: Minor) -> u32 {
 }
 
 /// The way from the versions that members run, one for each member, to the wanted one. While members run two minor versions,
-/// the lower one can still be returned to.
+/// the lower one can still be returned to. Where all run one, the next lower one can be reached only with consent.
 pub fn path(
     running: &[Version],
     target: &Version,
     intermediate: &IntermediateVersions,
+    allow_downgrade: bool,
 ) -> Result<UpgradePath, UpgradeRefusal> {
     if let Verdict::Refused(why) = verdict(target) {
         return Err(why.into());
@@ -131,10 +166,21 @@ pub fn path(
         });
     }
     if wanted < low {
-        return Err(UpgradeRefusal::Downgrade {
-            running: lowest.clone(),
-            target: target.clone(),
-        });
+        let why = if high.number() - wanted.number() > 1 {
+            Some(DowngradeRefusal::OneAtATime)
+        } else if wanted < LOWEST_DOWNGRADE {
+            Some(DowngradeRefusal::NotSupported)
+        } else {
+            (!allow_downgrade).then_some(DowngradeRefusal::NotAllowed)
+        };
+        return match why {
+            Some(why) => Err(UpgradeRefusal::Downgrade {
+                running: lowest.clone(),
+                target: target.clone(),
+                why,
+            }),
+            None => Ok(downgrade_path(lowest, target, intermediate)),
+        };
     }
     let on_the_way = Minor::ALL
         .into_iter()
@@ -151,6 +197,20 @@ pub fn path(
         next,
         rest: versions.collect(),
     })
+}
+
+/// The way to the minor version below that of all members: from the newest patch, and through a patch that runs beside it.
+fn downgrade_path(lowest: &Version, target: &Version, intermediate: &IntermediateVersions) -> UpgradePath {
+    let newest_of = |version: &Version| Minor::of(version).map(|minor| intermediate.of(minor));
+    let first = newest_of(lowest).filter(|newest| lowest < newest);
+    let below_floor = Minor::of(target).is_some_and(|minor| target.patch < floor(minor));
+    let second = newest_of(target).filter(|_| below_floor);
+    let mut versions = first.into_iter().chain(second).chain([target.clone()]);
+    let next = versions.next().unwrap_or_else(|| target.clone());
+    UpgradePath {
+        next,
+        rest: versions.collect(),
+    }
 }
 
 impl UpgradePath {

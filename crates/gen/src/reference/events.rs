@@ -77,6 +77,18 @@ pub(super) const EVENTS: &[ReasonDoc] = &[
     ),
     reason(
         "EtcdCluster",
+        "DowngradeEnabled",
+        "A downgrade by one minor version was enabled in etcd. Members restart with the lower version once etcd has lowered the version of the cluster and of each member's files.",
+        "",
+    ),
+    reason(
+        "EtcdCluster",
+        "DowngradeCanceled",
+        "The downgrade in etcd was canceled, because a member joins or because the spec does not ask for it any more.",
+        "",
+    ),
+    reason(
+        "EtcdCluster",
         "RolloutStarted",
         "Members are restarted one by one with a changed pod template.",
         "",

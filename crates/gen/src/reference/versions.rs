@@ -36,7 +36,7 @@ Why these patches are needed:
 An upgrade leads through each minor version in between, in its newest known patch or in the one that the chart's value `rollouts.intermediateVersions` names. A minor version begins when every member runs the version before it. Examples:
 
 {ways}
-A lower patch of the same minor version is always possible. A lower minor version is possible only while a member runs it: afterwards [restore a backup into a new cluster](../how-to/restore-elsewhere.md).
+A lower patch of the same minor version is always possible. A lower minor version is possible while a member runs it. Afterwards members can be [downgraded](../how-to/upgrade-etcd.md#downgrade) from 3.7 to 3.6 and from 3.6 to 3.5 with consent; otherwise [restore a backup into a new cluster](../how-to/restore-elsewhere.md).
 
 ## Faults
 
@@ -112,7 +112,7 @@ fn way(running: &str, target: &str) -> String {
     let (Ok(running), Ok(target)) = (running.parse(), target.parse()) else {
         return String::new();
     };
-    match policy::path(&[running], &target, &IntermediateVersions::default()) {
+    match policy::path(&[running], &target, &IntermediateVersions::default(), false) {
         Ok(path) => {
             let versions: Vec<String> = path.versions().map(ToString::to_string).collect();
             versions.join(", then ")

@@ -266,10 +266,6 @@ fn a_feature_that_does_not_exist_is_refused_by_its_field_alone() {
             "spec.TLS.certManager",
         ),
         (json!({"auth": {"enabled": false}}), "spec.auth"),
-        (
-            json!({"updates": {"allowDowngrade": true}}),
-            "spec.updates.allowDowngrade",
-        ),
         (json!({"maintenance": {}}), "spec.maintenance"),
         (
             json!({"recovery": {"onQuorumLoss": "Automatic"}}),

@@ -1,12 +1,12 @@
-//! A verified backup before a newer minor version. It is requested once nothing else keeps the pod template from changing, and
-//! the template changes when it is verified.
+//! A verified backup before another minor version. It is requested once nothing else keeps the pod template from changing, or a
+//! downgrade from being enabled, and that follows when it is verified.
 
 use etcd_operator_api::cluster::BackupFirstPolicy;
 use etcd_operator_api::span::second;
 use etcd_operator_etcd::version::Version;
 use jiff::{SignedDuration, Timestamp};
 
-use super::{gate, minor};
+use super::{downgrade, gate, minor};
 use crate::blocker::{BackupProblem, Blocker};
 use crate::observed_state::ObservedBackup;
 use crate::persisted_state::PersistedState;
@@ -15,7 +15,7 @@ use crate::plan::{ClusterView, FlowDecision, Reason, Step};
 /// How long a requested backup may take before the user is asked to act.
 const TIMEOUT: SignedDuration = SignedDuration::from_mins(30);
 
-/// How far the backup is that comes before a newer minor version.
+/// How far the backup is that comes before another minor version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BackupFirst {
     /// No minor version changes, no `EtcdBackup` can be asked for a backup, or the user wants none.
@@ -54,7 +54,8 @@ impl BackupFirst {
 /// How far the backup is. One verified backup suffices, whichever `EtcdBackup` made it.
 pub fn state(view: &ClusterView<'_>, persisted: &PersistedState) -> BackupFirst {
     let observed = view.observed;
-    if observed.desired.updates.backup_first == BackupFirstPolicy::Never || !minor::is_next_minor(view) {
+    let changes_minor = minor::is_next_minor(view) || downgrade::is_previous_minor(view);
+    if observed.desired.updates.backup_first == BackupFirstPolicy::Never || !changes_minor {
         return BackupFirst::NotNeeded;
     }
     let backups = &observed.upgrade_backups;

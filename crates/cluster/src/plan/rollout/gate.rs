@@ -5,7 +5,7 @@ use etcd_operator_etcd::membership::{Known, Role};
 use etcd_operator_etcd::status::AlarmKind;
 use etcd_operator_etcd::version::Minor;
 
-use super::{BackupFirst, backup_first, minor, stuck, surge, voter_problem};
+use super::{BackupFirst, backup_first, downgrade, minor, stuck, surge, voter_problem};
 use crate::blocker::Blocker;
 use crate::observed_state::PodAdmission;
 use crate::persisted_state::{PersistedState, Restore};
@@ -33,14 +33,17 @@ pub fn needs_dry_run(view: &ClusterView<'_>, persisted: &PersistedState) -> bool
 
 /// Whether the template names a minor version with which the members cannot start again.
 fn must_follow_members(view: &ClusterView<'_>) -> bool {
-    minor::is_return_asleep(view) || minor::is_template_behind(view)
+    minor::is_return_asleep(view)
+        || minor::is_template_behind(view)
+        || downgrade::is_template_returning(view)
 }
 
 /// Whether the members can take another pod template, or members may need it to start.
 fn is_update_due(view: &ClusterView<'_>, persisted: &PersistedState) -> bool {
-    // A newer minor version that is not sure to work helps no member. Else a member that does not start may need the change,
+    // Another minor version that is not sure to work helps no member. Else a member that does not start may need the change,
     // and others may need that member.
     let is_needed = !minor::is_next_minor(view)
+        && !downgrade::is_previous_minor(view)
         && (stuck::stuck_pods(view).next().is_some() || is_unserved_without_quorum(view));
     is_needed || are_members_prepared(view, persisted)
 }
@@ -50,7 +53,22 @@ fn are_members_prepared(view: &ClusterView<'_>, persisted: &PersistedState) -> b
     if minor::is_next_minor(view) {
         return may_change_minor(view, persisted) && backup_first::state(view, persisted).is_done();
     }
-    view.observed.wanted.has_slot && are_members_settled(view, persisted)
+    if downgrade::is_previous_minor(view) {
+        return view.observed.wanted.has_slot
+            && downgrade::wait_before_template(view, persisted).is_none()
+            && backup_first::state(view, persisted).is_done();
+    }
+    view.observed.wanted.has_slot
+        && are_members_settled(view, persisted)
+        && downgrade::are_others_lowered(view)
+}
+
+/// Whether etcd may be told to go down to the wanted minor version, but for what it says itself.
+pub fn may_enable_downgrade(view: &ClusterView<'_>, persisted: &PersistedState) -> bool {
+    is_change_wanted(view, persisted)
+        && downgrade::is_previous_minor(view)
+        && view.observed.wanted.has_slot
+        && backup_first::state(view, persisted).is_done()
 }
 
 /// Whether the API server would create the pods of the changed template, as far as it was asked. Without an answer, the template
@@ -72,11 +90,16 @@ pub fn is_change_refused(view: &ClusterView<'_>) -> bool {
     is_template_changed(view) && (user_blocker(view).is_some() || !is_pod_admitted(view))
 }
 
-/// How far the backup is that comes before a newer minor version, while nothing else keeps the pod template from changing.
+/// How far the backup is that comes before another minor version, while nothing else keeps the members from it.
 pub fn pending_backup(view: &ClusterView<'_>, persisted: &PersistedState) -> BackupFirst {
-    let is_wanted =
-        is_change_wanted(view, persisted) && minor::is_next_minor(view) && !minor::is_template_behind(view);
-    if is_wanted && may_change_minor(view, persisted) {
+    let is_due = if minor::is_next_minor(view) {
+        !minor::is_template_behind(view) && may_change_minor(view, persisted)
+    } else {
+        downgrade::is_previous_minor(view)
+            && view.observed.wanted.has_slot
+            && downgrade::is_backup_due(view, persisted)
+    };
+    if is_change_wanted(view, persisted) && is_due {
         backup_first::state(view, persisted)
     } else {
         BackupFirst::NotNeeded

@@ -5,11 +5,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use etcd_operator_etcd::status::Downgrade;
 use etcd_operator_etcd::version::{Minor, Version};
 use jiff::SignedDuration;
 
-use super::{PendingCause, gate};
+use super::{PendingCause, downgrade, gate};
 use crate::blocker::Blocker;
 use crate::desired::Image;
 use crate::observed_state::{Container, Ordinal};
@@ -19,7 +18,7 @@ use crate::plan::ClusterView;
 /// The minor version whose members do not run beside those of the next one while authentication is enabled.
 const WITHOUT_AUTHENTICATION: Minor = Minor::V3_4;
 /// The first minor version whose members tell the version of their files.
-const STORAGE_VERSION_SINCE: Minor = Minor::V3_6;
+pub const STORAGE_VERSION_SINCE: Minor = Minor::V3_6;
 
 /// The version that each member runs, or ran when it was last seen. One that does not answer counts as if it ran what its pod is
 /// made from, or will be made from, if that is newer: it may be starting with it. None where no member ever told.
@@ -69,7 +68,7 @@ fn template_version<'a>(view: &ClusterView<'a>) -> Option<&'a Version> {
 /// Whether the cluster version is needed to tell which versions members can have.
 pub fn needs_cluster_version(view: &ClusterView<'_>, target: &Version) -> bool {
     let versions = member_versions(view);
-    let mut versions = versions.values().flatten();
+    let mut versions = versions.values().flatten().chain(template_version(view));
     view.observed.persisted.has_formed() && versions.any(|version| Minor::of(version) != Minor::of(target))
 }
 
@@ -108,10 +107,10 @@ pub fn is_return_asleep(view: &ClusterView<'_>) -> bool {
     let observed = view.observed;
     let template = template_version(view);
     let is_lower = template.is_some_and(|template| Minor::of(&observed.wanted.version) < Minor::of(template));
-    is_lower && !observed.has_pods()
+    is_lower && !observed.has_pods() && !downgrade::is_previous_minor(view)
 }
 
-/// What a newer minor version waits for; none if the pod template may change to it.
+/// What another minor version waits for; none if the pod template may change to a newer one, or a downgrade may be enabled.
 pub fn wait_before_next_minor(view: &ClusterView<'_>, persisted: &PersistedState) -> Option<PendingCause> {
     let observed = view.observed;
     let Some(known) = view.known() else {
@@ -129,6 +128,9 @@ pub fn wait_before_next_minor(view: &ClusterView<'_>, persisted: &PersistedState
     let [Some(minor)] = minors.into_iter().collect::<Vec<_>>()[..] else {
         return Some(PendingCause::Members);
     };
+    if downgrade::is_enabled(view) {
+        return Some(PendingCause::DowngradeEnabled);
+    }
     if minor == WITHOUT_AUTHENTICATION && observed.is_auth_enabled.is_none() {
         return Some(PendingCause::Authentication);
     }
@@ -148,11 +150,6 @@ pub fn wait_before_next_minor(view: &ClusterView<'_>, persisted: &PersistedState
 pub fn blocker(view: &ClusterView<'_>) -> Option<Blocker> {
     let observed = view.observed;
     let template = template_version(view)?;
-    let mut statuses = observed.members.values().filter_map(|member| member.status());
-    let is_lowered = statuses.any(|status| matches!(status.downgrade, Some(Downgrade::Enabled { .. })));
-    if is_next_minor(view) && is_lowered {
-        return Some(Blocker::DowngradeEnabled);
-    }
     let is_rejected = is_next_minor(view)
         && Minor::of(template) == Some(WITHOUT_AUTHENTICATION)
         && observed.is_auth_enabled == Some(true);
@@ -210,6 +207,13 @@ pub fn is_last_of_lower_minor(view: &ClusterView<'_>, ordinal: Ordinal) -> bool 
         return own < template_version(view).and_then(Minor::of);
     }
     members_of_lower_minor(view) == [ordinal]
+}
+
+/// Whether the last member of the lower minor version restarts with the newer one, and not with its own again.
+pub fn leaves_lower_minor(view: &ClusterView<'_>, ordinal: Ordinal) -> bool {
+    let own = minor_of(&member_versions(view), ordinal);
+    is_last_of_lower_minor(view, ordinal)
+        && template_version(view).is_none_or(|template| Minor::of(template) > own)
 }
 
 /// What keeps the last member of the lower minor version.

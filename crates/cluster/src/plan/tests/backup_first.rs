@@ -99,7 +99,8 @@ fn a_patch_version_a_change_set_back_and_a_policy_of_never_need_no_backup() {
     assert_eq!(found(&minor_step()), BackupFirst::NotNeeded, "no EtcdBackup");
 
     let mut set_back = with(minor_step(), &[nightly()]);
-    set_back.observed.wanted.version = "3.4.37".parse().expect("a version");
+    set_back.observed.set.as_mut().expect("a set").version = Some("3.6.16".parse().expect("a version"));
+    set_back.observed.wanted.version = "3.5.35".parse().expect("a version");
     assert_eq!(found(&set_back), BackupFirst::NotNeeded);
 }
 
@@ -278,7 +279,7 @@ fn the_template_changes_once_the_backup_is_verified() {
         assert_eq!(
             told.message.as_deref(),
             Some(
-                "Pending changes of the spec (etcd 3.5.35 → 3.6.16): waiting for a verified backup of EtcdBackup nightly, which comes before a newer minor version."
+                "Pending changes of the spec (etcd 3.5.35 → 3.6.16): waiting for a verified backup of EtcdBackup nightly, which comes before another minor version."
             )
         );
         only(&mut scene).handled_request = Some(request.value);

@@ -21,18 +21,18 @@ use crate::observed_state::ended_container;
 use crate::pending_operation::{Cause, Operation, PendingOperation, Replace};
 use crate::plan::{PendingCause, RolloutState, Step};
 
-fn version(text: &str) -> Version {
+pub fn version(text: &str) -> Version {
     text.parse().expect(text)
 }
 
 /// The user has asked for another version of a cluster that runs one.
-fn asked(running: &str, target: &str) -> Scene {
+pub fn asked(running: &str, target: &str) -> Scene {
     let mut scene = Scene::formed_of(3, running);
     asks_for_version(&mut scene, target);
     scene
 }
 
-fn asks_for_version(scene: &mut Scene, target: &str) {
+pub fn asks_for_version(scene: &mut Scene, target: &str) {
     let object: EtcdCluster = serde_json::from_value(json!({
         "apiVersion": "etcd.database.coreos.com/v1beta2",
         "kind": "EtcdCluster",
@@ -46,7 +46,7 @@ fn asks_for_version(scene: &mut Scene, target: &str) {
 }
 
 /// What is looked at before each plan: the versions that run, and the next one on the way.
-fn look(scene: &mut Scene) {
+pub fn look(scene: &mut Scene) {
     for number in 0..3 {
         if let Some(status) = scene.status(number) {
             let running = status.version.clone();
@@ -70,7 +70,7 @@ fn look(scene: &mut Scene) {
 }
 
 /// The cluster behaves as the minor version that all members run, and stores its data as that.
-fn settles(scene: &mut Scene, text: &str) {
+pub fn settles(scene: &mut Scene, text: &str) {
     let minor = Minor::of(&version(text)).expect("a minor");
     scene.observed.cluster_version = Some(Version::of(minor, 0));
     for number in 0..3 {
@@ -81,7 +81,7 @@ fn settles(scene: &mut Scene, text: &str) {
 }
 
 /// A member is back with the pod template that the StatefulSet has, since so many seconds.
-fn restarted(scene: &mut Scene, number: u16, seconds: i64) {
+pub fn restarted(scene: &mut Scene, number: u16, seconds: i64) {
     let set = scene.observed.set.clone().expect("a set");
     scene.runs(number, id(number));
     let since = scene.observed.now - SignedDuration::from_secs(seconds);
@@ -89,12 +89,15 @@ fn restarted(scene: &mut Scene, number: u16, seconds: i64) {
     pod.uid = format!("{}-{number}", set.spec_hash.clone().unwrap_or_default());
     pod.spec_hash = set.spec_hash;
     pod.ready_since = Some(since);
-    scene.status(number).expect("it runs").version = set.version.expect("a version");
+    let stored = scene.observed.cluster_version.as_ref().map(Version::to_string);
+    let status = scene.status(number).expect("it runs");
+    status.version = set.version.expect("a version");
+    status.storage_version = stored.filter(|_| Minor::of(&status.version) >= Some(Minor::V3_6));
     look(scene);
 }
 
 /// The template changes to the next version on the way.
-fn template_changes(scene: &mut Scene) {
+pub fn template_changes(scene: &mut Scene) {
     let next = plan(&scene.observed);
     assert!(
         next.layout.as_ref().expect("a layout").may_update_template(),
@@ -104,7 +107,7 @@ fn template_changes(scene: &mut Scene) {
     look(scene);
 }
 
-fn goes(scene: &mut Scene, number: u16) {
+pub fn goes(scene: &mut Scene, number: u16) {
     let next = plan(&scene.observed);
     assert_eq!(
         line(scene, &next),
@@ -127,7 +130,7 @@ fn rolls_out(scene: &mut Scene) {
     scene.known().leader = Some(id(0));
 }
 
-fn rollout(scene: &Scene) -> RolloutState {
+pub fn rollout(scene: &Scene) -> RolloutState {
     plan(&scene.observed).rollout
 }
 
@@ -139,7 +142,7 @@ fn reversible(scene: &Scene) -> Option<bool> {
         .reversible
 }
 
-fn blockers(scene: &Scene) -> Vec<BlockerReason> {
+pub fn blockers(scene: &Scene) -> Vec<BlockerReason> {
     let blockers = plan(&scene.observed).explanation.blockers;
     blockers.iter().map(Blocker::reason).collect()
 }
@@ -472,6 +475,7 @@ fn the_last_one_stays_where_the_spec_does_not_ask_for_the_newer_version_any_more
     smaller.known().leader = Some(id(0));
     smaller.runs(0, id(0));
     smaller.status(0).expect("it runs").version = version("3.6.16");
+    smaller.status(0).expect("it runs").storage_version = Some("3.5.0".to_owned());
     smaller.runs(2, id(2));
     smaller.status(2).expect("it runs").version = version("3.5.35");
     smaller.pod_at(2).spec_hash = Some("as-asked".to_owned());
@@ -577,7 +581,11 @@ fn no_newer_minor_version_is_run_while_etcd_goes_down() {
     settles(&mut scene, "3.6.16");
     scene.status(1).expect("it runs").downgrade = Some(Downgrade::Enabled { target: None });
     assert!(!may_update(&scene));
-    assert_eq!(blockers(&scene), [BlockerReason::DowngradeEnabled]);
+    assert_eq!(
+        rollout(&scene),
+        RolloutState::Pending(PendingCause::DowngradeEnabled)
+    );
+    assert_eq!(planned(&scene), "RollingOut - cancel downgrade through c-1");
 }
 
 #[test]

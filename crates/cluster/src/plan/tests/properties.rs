@@ -57,7 +57,12 @@ fn ordinal_at(step: &Step) -> Option<Ordinal> {
         Step::DeletePod { pod, .. } | Step::RestartPod { pod, .. } | Step::DeleteStoppedPod { pod, .. } => {
             Some(pod.ordinal)
         }
-        Step::Permit(_) | Step::FencePods(_) | Step::RequestBackup(_) | Step::Disarm(_) => None,
+        Step::Permit(_)
+        | Step::FencePods(_)
+        | Step::RequestBackup(_)
+        | Step::EnableDowngrade { .. }
+        | Step::CancelDowngrade { .. }
+        | Step::Disarm(_) => None,
     }
 }
 
@@ -117,6 +122,8 @@ fn keeps_quorum(observed: &ObservedCluster, step: &Step) -> Result<(), TestCaseE
         | Step::Permit(_)
         | Step::FencePods(_)
         | Step::RequestBackup(_)
+        | Step::EnableDowngrade { .. }
+        | Step::CancelDowngrade { .. }
         | Step::Disarm(_) => {}
     }
     Ok(())

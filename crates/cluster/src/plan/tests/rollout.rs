@@ -565,6 +565,8 @@ fn an_image_with_another_minor_version_than_its_name_stops_at_the_first_member_a
     scene.stored(&next);
     restarted(&mut scene, 1, "lies");
     scene.status(1).expect("a status").version = "3.7.3".parse().expect("a version");
+    scene.status(1).expect("a status").storage_version = Some("3.6.0".to_owned());
+    scene.observed.cluster_version = Some("3.6.0".parse().expect("a version"));
     let next = plan(&scene.observed);
     assert_eq!(line(&scene, &next), "Blocked - -");
     let reasons: Vec<_> = next.explanation.blockers.iter().map(Blocker::reason).collect();

@@ -497,6 +497,8 @@ impl Scene {
             }
             Step::DeleteClaim { uid, .. } => format!("delete claim {uid}"),
             Step::RequestBackup(request) => format!("request backup of {}", request.backup),
+            Step::EnableDowngrade { target } => format!("enable downgrade to {target}"),
+            Step::CancelDowngrade { ordinal } => format!("cancel downgrade through {}", name(ordinal)),
             Step::Disarm(alarm) => format!("disarm {}", alarm.kind),
         }
     }

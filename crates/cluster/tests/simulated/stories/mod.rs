@@ -1,6 +1,7 @@
 //! Stories with the real controller, told one by one.
 
 mod basic;
+mod downgrades;
 mod experiments;
 mod lives;
 mod losses;

@@ -10,7 +10,7 @@ use super::{cluster_of, status};
 use crate::{MINUTE, SECOND};
 
 /// The minor versions that members run, as they say themselves.
-fn minors(sim: &Simulation) -> BTreeSet<u64> {
+pub fn minors(sim: &Simulation) -> BTreeSet<u64> {
     let members = status(sim)["memberStatus"].clone();
     let members = members.as_array().into_iter().flatten();
     let versions = members.filter_map(|member| member["version"].as_str().map(str::to_owned));
@@ -23,7 +23,7 @@ fn asks_for(sim: &Simulation, version: &str) {
     sim.edit("c", |spec| spec["version"] = json!(version));
 }
 
-fn rolled_out(sim: &Simulation) -> (String, String) {
+pub fn rolled_out(sim: &Simulation) -> (String, String) {
     let conditions = status(sim)["conditions"].clone();
     let mut conditions = conditions.as_array().into_iter().flatten();
     let found = conditions.find(|condition| condition["type"] == "RolledOut");
@@ -46,7 +46,7 @@ fn all_run(sim: &Simulation, size: u8, version: &str) -> bool {
 }
 
 /// Every member runs a version, and on the way there no two of them were ever more than one minor version apart.
-async fn arrives(sim: &Simulation, size: u8, version: &str) -> Vec<u64> {
+pub async fn arrives(sim: &Simulation, size: u8, version: &str) -> Vec<u64> {
     let mut seen = Vec::new();
     sim.expect("every member runs the version", 30 * MINUTE, |sim| {
         let now = minors(sim);
@@ -62,7 +62,7 @@ async fn arrives(sim: &Simulation, size: u8, version: &str) -> Vec<u64> {
     seen
 }
 
-async fn ends_well(sim: &Simulation) {
+pub async fn ends_well(sim: &Simulation) {
     assert!(sim.ledger().verify(NAMESPACE, "c").await);
     sim.check();
 }

@@ -13,7 +13,17 @@ fn named(text: &str) -> Result<IntermediateVersions, IntermediateVersionError> {
 }
 
 fn check_with(running: &str, target: &str, intermediate: &IntermediateVersions) -> String {
-    match path(&versions(running), &target.parse().expect(target), intermediate) {
+    check_path(running, target, intermediate, false)
+}
+
+fn check_path(
+    running: &str,
+    target: &str,
+    intermediate: &IntermediateVersions,
+    allow_downgrade: bool,
+) -> String {
+    let target = target.parse().expect(target);
+    match path(&versions(running), &target, intermediate, allow_downgrade) {
         Ok(path) => {
             let texts: Vec<_> = path.versions().map(ToString::to_string).collect();
             texts.join(" ")
@@ -67,9 +77,63 @@ fn while_two_minor_versions_run_the_lower_one_can_be_returned_to() {
     let refused = check("3.6.16 3.6.16 3.6.16", "3.5.35");
     assert_eq!(
         refused,
-        "no: the members are at etcd 3.6.16, and etcd 3.5.35 may not read their files: set spec.version to 3.6.16, or restore a backup that was made before the upgrade into a new EtcdCluster"
+        "no: the members are at etcd 3.6.16, and their files are downgraded only with consent: set spec.version to 3.6.16, set spec.updates.allowDowngrade to true, or restore a backup that was made with etcd 3.5 into a new EtcdCluster"
     );
     assert!(check("3.6.16 3.5.35", "3.4.44").starts_with("no: the members are at etcd 3.5.35"));
+}
+
+#[test]
+fn with_consent_members_go_down_one_minor_version_from_the_newest_patch() {
+    let check = |running, target| check_path(running, target, &IntermediateVersions::default(), true);
+    for (running, target, way) in [
+        ("3.7.3 3.7.3 3.7.3", "3.6.16", "3.6.16"),
+        ("3.7.1 3.7.3 3.7.3", "3.6.16", "3.7.3 3.6.16"),
+        ("3.6.11 3.6.11", "3.5.35", "3.6.16 3.5.35"),
+        ("3.6.16 3.6.16", "3.5.30", "3.5.30"),
+        // A patch below the floor does not run beside the next minor version.
+        ("3.7.3 3.7.3", "3.6.5", "3.6.16 3.6.5"),
+        ("3.7.0", "3.6.5", "3.7.3 3.6.16 3.6.5"),
+        // A patch that is newer than those that are known is left as it is.
+        ("3.7.9", "3.6.16", "3.6.16"),
+        // Half-way.
+        ("3.6.16 3.7.3 3.7.3", "3.6.16", "3.6.16"),
+        ("3.6.16 3.7.3 3.7.3", "3.7.3", "3.7.3"),
+        // Consent changes nothing about the way up.
+        ("3.5.21", "3.7.3", "3.5.35 3.6.16 3.7.3"),
+    ] {
+        assert_eq!(check(running, target), way, "{running} {target}");
+    }
+}
+
+#[test]
+fn what_etcd_cannot_be_downgraded_to_is_refused_with_the_way_there_is() {
+    let refused = |running: &str, target: &str, allow_downgrade: bool| {
+        let target = target.parse().expect(target);
+        let intermediate = IntermediateVersions::default();
+        match path(&versions(running), &target, &intermediate, allow_downgrade) {
+            Err(refusal @ UpgradeRefusal::Downgrade { why, .. }) => (why, refusal.to_string()),
+            other => panic!("{running} {target}: {other:?}"),
+        }
+    };
+    for (running, target, allow_downgrade, why) in [
+        ("3.7.3 3.7.3", "3.6.16", false, DowngradeRefusal::NotAllowed),
+        ("3.7.3 3.7.3", "3.5.35", true, DowngradeRefusal::OneAtATime),
+        ("3.7.3 3.6.16", "3.5.35", true, DowngradeRefusal::OneAtATime),
+        ("3.7.3 3.7.3", "3.5.35", false, DowngradeRefusal::OneAtATime),
+        ("3.5.35 3.5.35", "3.4.44", true, DowngradeRefusal::NotSupported),
+        ("3.3.27 3.3.27", "3.2.32", true, DowngradeRefusal::NotSupported),
+    ] {
+        let (reason, text) = refused(running, target, allow_downgrade);
+        assert_eq!(reason, why, "{running} {target}");
+        let minor = &target[..3];
+        let restore = format!("restore a backup that was made with etcd {minor} into a new EtcdCluster");
+        assert!(text.ends_with(&restore), "{text}");
+        assert_eq!(
+            text.contains("allowDowngrade"),
+            why == DowngradeRefusal::NotAllowed,
+            "{text}"
+        );
+    }
 }
 
 #[test]
@@ -125,6 +189,7 @@ fn from_every_version_the_newest_is_reached_and_no_minor_version_is_skipped() {
             std::slice::from_ref(&running),
             &target,
             &IntermediateVersions::default(),
+            false,
         );
         let way = way.expect("a way");
         for version in way.versions() {

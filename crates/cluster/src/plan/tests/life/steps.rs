@@ -33,7 +33,9 @@ impl Life {
                 Outcome::Done
             }
             // No EtcdBackup covers the cluster of a life.
-            Step::RequestBackup(_) => Outcome::Refused,
+            Step::RequestBackup(_) | Step::EnableDowngrade { .. } | Step::CancelDowngrade { .. } => {
+                Outcome::Refused
+            }
             Step::Permit(permits) => done(
                 permits
                     .iter()
@@ -174,7 +176,9 @@ impl Life {
             | Step::DeleteStoppedPod { .. }
             | Step::DeletePod { .. }
             | Step::DeleteClaim { .. }
-            | Step::RequestBackup(_) => Outcome::Refused,
+            | Step::RequestBackup(_)
+            | Step::EnableDowngrade { .. }
+            | Step::CancelDowngrade { .. } => Outcome::Refused,
         }
     }
 }
