@@ -1,7 +1,8 @@
-//! Upgrades to other minor versions, one minor after the other, while clients keep writing.
+//! Upgrades and downgrades to other minor versions, one minor after the other, while clients keep writing.
 
 mod api_v2;
 mod backup_first;
+mod downgrades;
 mod forward;
 mod interrupted;
 mod missing_image;
@@ -37,7 +38,7 @@ macro_rules! shared {
 const GATE: [Scenario; 1] = [shared!("one_minor_under_load", forward::one_minor)];
 
 /// The rest, for their time.
-const FULL: [Scenario; 12] = [
+const FULL: [Scenario; 17] = [
     shared!("three_minors_in_one_edit", forward::three_minors),
     shared!(
         "an_old_patch_walks_through_the_newest",
@@ -53,6 +54,20 @@ const FULL: [Scenario; 12] = [
     ),
     shared!("data_of_api_v2_stop_a_walk_and_go_first", api_v2::data_left).long(),
     shared!("a_member_is_cut_off_during_a_walk", interrupted::by_silence),
+    shared!("downgraded_from_3_7_to_3_6", downgrades::from_3_7),
+    shared!("downgraded_from_3_6_to_3_5", downgrades::from_3_6),
+    shared!(
+        "a_downgrade_without_consent_is_refused",
+        downgrades::refused_without_consent
+    ),
+    shared!(
+        "a_downgrade_is_canceled_half_way",
+        downgrades::canceled_half_way
+    ),
+    shared!(
+        "a_member_is_lost_during_a_downgrade",
+        downgrades::a_member_is_lost
+    ),
     shared!("a_backup_comes_first", backup_first::comes_first),
     shared!(
         "a_broken_store_blocks_the_upgrade",
