@@ -23,7 +23,7 @@ use etcd_operator_runtime::gate::State;
 use etcd_operator_runtime::key::ObjectKey;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use kube::{Resource, ResourceExt as _};
 
 use crate::build::{
@@ -99,7 +99,7 @@ pub async fn observe(
                 .clone_from(&state_annotations.served_spec_hashes);
         }
     }
-    let mut members = read_objects(&desired, &key, set.as_deref(), deps);
+    let mut members = read_objects(&desired, &key, (&uid, set.as_deref()), deps);
     let stored = match set.as_deref() {
         Some(set) => Some(read(set)),
         // Somebody deleted it: pods are made as they were, not as they are asked for by now.
@@ -268,14 +268,30 @@ pub fn is_owned(object: &impl Resource, uid: &str) -> bool {
 /// Whether a StatefulSet is the one of the `EtcdCluster` of this UID: also one that somebody took the owner from, as its
 /// members are told whose they are.
 pub fn is_own_set(set: &StatefulSet, uid: &str) -> bool {
-    let mut owners = set.metadata.owner_references.iter().flatten();
-    let is_free = !owners.any(|owner| owner.controller == Some(true));
-    is_owned(set, uid) || (is_free && !uid.is_empty() && cluster_uid_in_command(set) == Some(uid))
+    let pod = set.spec.template.spec.as_ref();
+    is_owned(set, uid) || (!has_controller(set) && is_member_of(pod, uid))
 }
 
-/// The UID of the `EtcdCluster` whose members a StatefulSet makes.
-fn cluster_uid_in_command(set: &StatefulSet) -> Option<&str> {
-    let pod = set.spec.template.spec.as_ref()?;
+/// Whether a pod is one of a member: of the StatefulSet, or of no controller and told whose member it is. Whoever deletes a
+/// StatefulSet with `--cascade=orphan` leaves such pods, and the next StatefulSet takes them.
+fn is_own_pod(pod: &Pod, set: Option<&StatefulSet>, uid: &str) -> bool {
+    let set_uid = set.and_then(|set| set.metadata.uid.as_deref());
+    set_uid.is_some_and(|set_uid| is_owned(pod, set_uid))
+        || (!has_controller(pod) && is_member_of(pod.spec.as_ref(), uid))
+}
+
+fn has_controller(object: &impl Resource) -> bool {
+    let mut owners = object.meta().owner_references.iter().flatten();
+    owners.any(|owner| owner.controller == Some(true))
+}
+
+/// Whether pods of this spec are members of the `EtcdCluster` of this UID.
+fn is_member_of(pod: Option<&PodSpec>, uid: &str) -> bool {
+    !uid.is_empty() && pod.and_then(cluster_uid_in_command) == Some(uid)
+}
+
+/// The UID of the `EtcdCluster` whose member a pod runs.
+fn cluster_uid_in_command(pod: &PodSpec) -> Option<&str> {
     let mut words = pod
         .containers
         .iter()
@@ -350,7 +366,7 @@ fn summarize_set(
 fn read_objects(
     desired: &Desired,
     key: &ObjectKey,
-    set: Option<&StatefulSet>,
+    (uid, set): (&str, Option<&StatefulSet>),
     deps: &Deps,
 ) -> BTreeMap<Ordinal, ObservedMember> {
     let mut members: BTreeMap<Ordinal, ObservedMember> = BTreeMap::new();
@@ -368,14 +384,12 @@ fn read_objects(
             members.entry(ordinal).or_insert(ObservedMember::ABSENT).claim = Some(claim);
         }
     }
-    let set_uid = set.and_then(|set| set.metadata.uid.as_deref());
     let pods = deps
         .pods
         .filter(&key.namespace, |pod: &Pod| belongs_to_cluster(pod.labels()));
     for pod in pods {
-        let is_ours = set_uid.is_some_and(|uid| is_owned(&*pod, uid));
-        let ordinal = Ordinal::from_name(&desired.name, &pod.name_any()).filter(|_| is_ours);
-        if let Some(ordinal) = ordinal {
+        let ordinal = Ordinal::from_name(&desired.name, &pod.name_any());
+        if let Some(ordinal) = ordinal.filter(|_| is_own_pod(&pod, set, uid)) {
             let member = members.entry(ordinal).or_insert(ObservedMember::ABSENT);
             let lost = lost_since(&pod, member.claim.as_ref(), deps);
             member.pod = kube_objects::read_pod(&pod, lost);

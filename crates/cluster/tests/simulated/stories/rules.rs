@@ -1,13 +1,15 @@
 //! The interleavings for which the rules about permits and fences were made, with the real controller.
 
+use std::sync::{Arc, Mutex};
+
 use etcd_operator_testkit::etcd::{CallFault, Calls};
 use etcd_operator_testkit::fake::{Fault, Matching};
 use etcd_operator_testkit::gate::{Ambush, Side};
 use etcd_operator_testkit::simulation::{NAMESPACE, OPERATOR, Simulation, run};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::overtaken::overtaken_at;
-use super::{cluster, cluster_of, sever, status, step};
+use super::{cluster, cluster_of, is_quorum_lost, sever, status, step};
 use crate::{MINUTE, SECOND, operator};
 
 #[test]
@@ -436,6 +438,47 @@ fn a_set_that_lost_its_owner_is_taken_back_with_its_pods() {
         sim.expect("it is whole", MINUTE, |sim| sim.is_whole("c", 3))
             .await;
         assert_eq!(pods(&sim), before);
+        sim.check();
+    });
+}
+
+#[test]
+fn pods_that_a_deleted_set_left_behind_serve_on_and_nobody_calls_their_quorum_lost() {
+    run(1, |sim| async move {
+        cluster(&sim, 3).await;
+        let pods = |sim: &Simulation| -> Vec<String> {
+            let names = sim.members("c");
+            names.iter().map(|name| sim.pod(name).unwrap().uid).collect()
+        };
+        let before = pods(&sim);
+        let statuses: Arc<Mutex<Vec<Value>>> = Arc::default();
+        let written = Arc::clone(&statuses);
+        sim.read_statuses(move |status| written.lock().unwrap().push(status.clone()));
+        // As with --cascade=orphan.
+        for name in sim.members("c") {
+            let free = |pod: &mut Value| pod["metadata"]["ownerReferences"] = json!([]);
+            sim.fake().update_object("v1", "Pod", NAMESPACE, &name, free);
+        }
+        sim.fake().delete_object("apps/v1", "StatefulSet", NAMESPACE, "c");
+        let are_owned = |sim: &Simulation| {
+            let set = sim.fake().get_object("apps/v1", "StatefulSet", NAMESPACE, "c");
+            let pods = sim.fake().list_objects("v1", "Pod", NAMESPACE);
+            set.is_some_and(|set| {
+                let uid = &set["metadata"]["uid"];
+                let mut pods = pods.iter();
+                pods.all(|pod| pod["metadata"]["ownerReferences"][0]["uid"] == *uid)
+            })
+        };
+        sim.expect("another set has taken them", 2 * MINUTE, are_owned)
+            .await;
+        tokio::time::sleep(2 * MINUTE).await;
+        assert!(sim.is_whole("c", 3));
+        assert_eq!(pods(&sim), before, "nobody was restarted");
+        for status in statuses.lock().unwrap().iter() {
+            assert!(!is_quorum_lost(status), "{status}");
+            let ready = &status["readyMembers"];
+            assert!(ready.is_null() || ready == "3/3", "{status}");
+        }
         sim.check();
     });
 }
