@@ -1,9 +1,9 @@
 //! What every cluster goes through: it is made, grows, shrinks, loses a disk.
 
-use etcd_operator_testkit::simulation::{NAMESPACE, run};
+use etcd_operator_testkit::simulation::{NAMESPACE, Simulation, run};
 use serde_json::json;
 
-use super::{cluster, cluster_of};
+use super::{cluster, cluster_of, plan};
 use crate::{MINUTE, SECOND, operator};
 
 #[test]
@@ -35,6 +35,40 @@ fn a_cluster_grows_and_shrinks_under_load() {
                 sim.expect("it has the size", 4 * MINUTE, |sim| sim.is_whole("c", size))
                     .await;
             }
+            assert!(sim.ledger().verify(NAMESPACE, "c").await);
+            sim.check();
+        });
+    }
+}
+
+#[test]
+fn a_volume_whose_member_never_joined_stays_and_is_used_when_the_cluster_grows_again() {
+    for seed in 0..6 {
+        run(seed, |sim| async move {
+            cluster(&sim, 3).await;
+            let _writers = sim.write("c", 2, SECOND);
+            let claim = |sim: &Simulation| {
+                let claim = sim
+                    .fake()
+                    .get_object("v1", "PersistentVolumeClaim", NAMESPACE, "data-c-4");
+                claim.map(|claim| claim["metadata"]["uid"].clone())
+            };
+            sim.edit("c", |spec| spec["size"] = json!(5));
+            sim.expect("the last one has a volume", MINUTE, |sim| claim(sim).is_some())
+                .await;
+            // Its pod comes, and in some of these stories reports the empty volume.
+            tokio::time::sleep(u32::try_from(seed).unwrap() * SECOND / 2).await;
+            let empty = claim(&sim);
+            sim.edit("c", |spec| spec["size"] = json!(3));
+            let is_done = |sim: &Simulation| sim.is_whole("c", 3) && sim.members("c").len() == 3;
+            sim.expect("it has the size of before", 4 * MINUTE, is_done).await;
+            tokio::time::sleep(2 * MINUTE).await;
+            assert_eq!(claim(&sim), empty, "no member left it, so nobody deletes it");
+            assert!(plan(&sim).contains("All is as asked for"), "{}", plan(&sim));
+            sim.edit("c", |spec| spec["size"] = json!(5));
+            sim.expect("it grows", 4 * MINUTE, |sim| sim.is_whole("c", 5))
+                .await;
+            assert_eq!(claim(&sim), empty);
             assert!(sim.ledger().verify(NAMESPACE, "c").await);
             sim.check();
         });
