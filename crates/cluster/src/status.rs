@@ -119,7 +119,7 @@ pub fn status(
         reason: Some(summary::reason(&view, plan, inputs, &before)),
         control_paused: cluster.spec.paused,
         conditions: Some(conditions),
-        size: i32::try_from(persisted.members.len()).unwrap_or(i32::MAX),
+        size: i32::try_from(count_members(observed, persisted, ready)).unwrap_or(i32::MAX),
         service_name: Some(desired.name.client_service()),
         client_port: Some(CLIENT_PORT.into()),
         ready_members: Some(format!("{ready}/{}", desired.size.get())),
@@ -168,6 +168,14 @@ pub fn status(
         members::refresh(after.member_status.as_deref_mut().unwrap_or_default(), &view);
     }
     after
+}
+
+/// How many members there are: those that are recorded in the status, or on the StatefulSet where that has been lost. Where
+/// nobody has told who the members are yet, those that are ready.
+fn count_members(observed: &ObservedCluster, persisted: &PersistedState, ready: usize) -> usize {
+    let noted = observed.set.as_ref().map_or(0, |set| set.voters.len());
+    let counts = [persisted.members.len(), noted, ready];
+    counts.into_iter().find(|count| *count > 0).unwrap_or_default()
 }
 
 /// The request for a restart by annotation that this rollout includes. The spec hash that is asked for is made with it, so it
@@ -292,7 +300,7 @@ fn phase(plan: &Plan, inputs: &StatusInputs<'_>) -> &'static str {
         Reason::QuorumLost | Reason::DataLost => "Failed",
         _ if plan.persisted.restore.as_ref().is_some_and(Restore::is_active) => "Restoring",
         _ if plan.persisted.has_formed() => "Running",
-        Reason::AwaitingRestore | Reason::Blocked => "Waiting",
+        Reason::AwaitingRestore | Reason::Blocked | Reason::MembersUnreachable => "Waiting",
         _ => "Creating",
     }
 }

@@ -1,11 +1,13 @@
 //! What `kubectl get` shows as the reason: of all that stands in the way what a person has to know.
 
 use etcd_operator_api::contract::Verdict;
+use etcd_operator_etcd::error::TlsFault;
 
 use super::explanations::{status_after_refusal, status_of};
-use super::scene::{Scene, waiting};
+use super::follow;
+use super::scene::{Scene, id, ordinal, waiting};
 use crate::desired::Size;
-use crate::observed_state::{Container, StartDelay, Unschedulable};
+use crate::observed_state::{CallClass, CallFailure, Container, QueryResult, StartDelay, Unschedulable};
 
 /// A cluster whose first pod is there and does not start, and whose others are not there.
 fn first() -> Scene {
@@ -111,4 +113,50 @@ fn of_members_of_a_cluster_that_has_formed_the_same_is_shown() {
         "{}",
         shown(&lost)
     );
+}
+
+#[test]
+fn members_that_serve_are_counted_also_where_nobody_can_tell_who_the_members_are() {
+    // They have started, and the operator does not get to them before the cluster is recorded.
+    let mut unreached = Scene::new(3);
+    unreached.set(3, 1);
+    for number in 0..3 {
+        unreached.waits(number, &format!("p{number}"), &Verdict::Empty);
+    }
+    follow(&mut unreached);
+    for number in 0..3 {
+        unreached.runs(number, id(number));
+        let fault = CallFailure {
+            class: CallClass::Tls(TlsFault::MemberCertificate),
+            text: "unknown issuer".to_owned(),
+        };
+        unreached.at(number).status = QueryResult::NoAnswer(fault);
+    }
+    let status = status_of(&unreached);
+    assert_eq!(
+        (
+            status.phase.as_str(),
+            status.size,
+            status.ready_members.as_deref()
+        ),
+        ("Waiting", 3, Some("3/3"))
+    );
+    // The status was lost, and the StatefulSet names the voters.
+    let mut lost = Scene::formed(3);
+    lost.unknown();
+    lost.observed.persisted.members.clear();
+    let voters = (0..3).map(ordinal).collect();
+    lost.observed.set.as_mut().expect("a set").voters = voters;
+    lost.silent(2);
+    let status = status_of(&lost);
+    assert_eq!(
+        (
+            status.phase.as_str(),
+            status.size,
+            status.ready_members.as_deref()
+        ),
+        ("Running", 3, Some("2/3"))
+    );
+    // Nothing has started.
+    assert_eq!(status_of(&first()).size, 0);
 }
