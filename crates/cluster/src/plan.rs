@@ -53,7 +53,7 @@ pub use rollout::downgrade::{NotLowered, is_previous_minor, must_stay, not_lower
 pub use rollout::{
     BackupRequest, DEFAULT_QUOTA, Departure, OtherVoters, PendingCause, RECONNECTED_AFTER, RolloutState,
     is_incomplete, is_next_minor, is_template_behind, member_versions, needs_cluster_version, outdated_pods,
-    stuck_pods,
+    restarting_member, stuck_pods,
 };
 
 /// What to do next.
@@ -369,6 +369,7 @@ pub fn plan(observed: &ObservedCluster) -> Plan {
         alarms::add_alarm_blockers(observed, decision)
     };
     let decision = own_certificate::add_certificate_blocker(observed, decision);
+    let decision = rollout::await_restarting_member(&view, &persisted, decision);
     let is_hands_off = decision.explanation.reason == Reason::Paused || persisted.unknown_step.is_some();
     let FlowDecision {
         operation,

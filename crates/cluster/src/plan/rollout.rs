@@ -6,6 +6,7 @@ pub mod backup_first;
 pub mod downgrade;
 mod gate;
 mod minor;
+mod restarting;
 mod running_backup;
 mod stuck;
 mod surge;
@@ -29,6 +30,7 @@ pub use minor::{
     is_next_minor, is_template_behind, member_versions, must_keep_minor, needs_cluster_version,
     wait_before_last,
 };
+pub use restarting::{await_restarting_member, restarting_member};
 pub use stuck::stuck_pods;
 pub use surge::with_surge_size;
 

@@ -28,6 +28,7 @@ mod restore_props;
 mod restore_single;
 mod rollout;
 mod rollout_pace;
+mod rollout_waits;
 mod running_backup;
 mod scale;
 mod scene;

@@ -6,15 +6,13 @@ use etcd_operator_api::condition::{self, Condition, ConditionType, Finding, Read
 use etcd_operator_api::refusal;
 use etcd_operator_etcd::policy::{self, Verdict};
 use etcd_operator_etcd::version::Version;
-use jiff::SignedDuration;
 
 use super::hibernation_exit::HibernationExit;
-use super::{StatusInputs, backups, events, rollout, step_failure};
+use super::{StatusInputs, backups, events, rollout, step_failure, summary};
 use crate::blocker::{self, Blocker};
 use crate::desired::Desired;
-use crate::observed_state::Ordinal;
 use crate::persisted_state::Restore;
-use crate::plan::{ClusterView, Plan, Reason, RolloutState, majority};
+use crate::plan::{ClusterView, Plan, Reason, RolloutState, majority, restarting_member};
 
 /// The reason while the API server refuses the next step.
 const STEP_REFUSED: &str = "StepRefused";
@@ -23,9 +21,6 @@ const ONE_ALONE: &str =
     " One member has no redundancy: nobody can read or write while it is away, as was asked for.";
 const TWO_ALONE: &str =
     " Two members have no redundancy: writes need both, so two bear no more failures than one.";
-
-/// How long a member that a rollout restarts has to answer again.
-const RESTART_PATIENCE: SignedDuration = SignedDuration::from_mins(2);
 
 /// The word for members that are started after a sleep.
 pub const WAKING: &str = "Waking";
@@ -84,7 +79,7 @@ pub fn findings(
         (text.clone(), text)
     } else {
         let blocked_by = super::blocked_by(plan).join("; ");
-        let text = refusal::bounded(&format!("{} {blocked_by}", plan.explanation.text), 2_000);
+        let text = summary::sentence(&format!("{} {blocked_by}", plan.explanation.text), 2_000);
         (
             text,
             format!("{} See the condition Progressing.", plan.explanation.text),
@@ -383,17 +378,6 @@ fn applied_finding(inputs: &StatusInputs<'_>, before: &[Condition]) -> Option<Fi
     }
 }
 
-/// Whether a rollout restarts the member at a place, and it has had no time to answer again.
-fn is_restarting(view: &ClusterView<'_>, plan: &Plan, ordinal: Ordinal) -> bool {
-    plan.persisted.rollout.as_ref().is_some_and(|rollout| {
-        let is_current = rollout
-            .current
-            .as_ref()
-            .is_some_and(|current| current.ordinal == ordinal);
-        is_current && rollout.has_progressed_within(RESTART_PATIENCE, view.observed.now)
-    })
-}
-
 /// Whether fewer voters answer than it takes to decide, of those that were seen last. Whoever may still come after a sleep
 /// counts as if it answered, and so does one of one or two that a rollout restarts: the others could not do without it anyway.
 fn is_majority_silent(
@@ -411,10 +395,11 @@ fn is_majority_silent(
         .iter()
         .filter(|(_, member)| member.is_voter);
     let voters: Vec<_> = members.map(|(ordinal, _)| *ordinal).collect();
+    let restarting = restarting_member(view, &plan.persisted);
     let answering = voters.iter().filter(|ordinal| {
         let is_excused =
             hibernation_exit.is_some_and(|hibernation_exit| hibernation_exit.excuses(view, **ordinal));
-        let is_planned = voters.len() <= 2 && is_restarting(view, plan, **ordinal);
+        let is_planned = voters.len() <= 2 && restarting == Some(**ordinal);
         is_excused || is_planned || view.observed.member(**ordinal).status().is_some()
     });
     !voters.is_empty() && answering.count() < majority(voters.len())

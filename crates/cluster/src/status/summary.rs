@@ -34,7 +34,9 @@ pub fn reason(
     let cause = root_cause(&plan.explanation.blockers).map(ToString::to_string);
     match (reason, cause) {
         // What is blocked comes before whom it waits for.
-        (Reason::Blocked | Reason::MembersUnreachable, Some(cause)) => format!("{text} {}", sentence(&cause)),
+        (Reason::Blocked | Reason::MembersUnreachable, Some(cause)) => {
+            format!("{text} {}", sentence(&cause, LONGEST))
+        }
         (
             Reason::Bootstrapping
             | Reason::Scaling
@@ -42,7 +44,7 @@ pub fn reason(
             | Reason::Restoring
             | Reason::Waiting,
             Some(cause),
-        ) => sentence(&cause),
+        ) => sentence(&cause, LONGEST),
         // Who has not come yet cannot come then.
         (Reason::Bootstrapping | Reason::Waiting, None) if !plan.persisted.has_formed() => {
             refused_objects(inputs, before).unwrap_or(text)
@@ -57,11 +59,15 @@ fn refused_objects(inputs: &StatusInputs<'_>, before: &[Condition]) -> Option<St
         Some(refused) => (!refused.is_empty()).then(|| refused.join("; ")),
         None => events::refused_changes(before),
     };
-    refused.map(|refused| sentence(&format!("The API server refuses what is needed: {refused}")))
+    refused.map(|refused| {
+        let words = format!("The API server refuses what is needed: {refused}");
+        sentence(&words, LONGEST)
+    })
 }
 
-fn sentence(words: &str) -> String {
-    let words = refusal::bounded(words.trim_end_matches([':', ' ']), LONGEST);
+/// Words of at most so many characters, ended as a sentence.
+pub fn sentence(words: &str, max_chars: usize) -> String {
+    let words = refusal::bounded(words.trim_end_matches([':', ' ']), max_chars);
     let end = if words.ends_with(['.', '…']) { "" } else { "." };
     format!("{words}{end}")
 }

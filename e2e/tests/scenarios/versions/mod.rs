@@ -60,10 +60,7 @@ const FULL: [Scenario; 17] = [
         "a_downgrade_without_consent_is_refused",
         downgrades::refused_without_consent
     ),
-    shared!(
-        "a_downgrade_is_canceled_half_way",
-        downgrades::canceled_half_way
-    ),
+    shared!("a_downgrade_is_canceled_half_way", downgrades::canceled_half_way),
     shared!(
         "a_member_is_lost_during_a_downgrade",
         downgrades::a_member_is_lost

@@ -33,9 +33,7 @@ pub fn needs_dry_run(view: &ClusterView<'_>, persisted: &PersistedState) -> bool
 
 /// Whether the template names a minor version with which the members cannot start again.
 fn must_follow_members(view: &ClusterView<'_>) -> bool {
-    minor::is_return_asleep(view)
-        || minor::is_template_behind(view)
-        || downgrade::is_template_returning(view)
+    minor::is_return_asleep(view) || minor::is_template_behind(view) || downgrade::is_template_returning(view)
 }
 
 /// Whether the members can take another pod template, or members may need it to start.

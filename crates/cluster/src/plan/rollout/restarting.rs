@@ -1,0 +1,50 @@
+//! The member that a rollout restarts. Other work that needs its vote waits, and that is part of every rollout.
+
+use jiff::SignedDuration;
+
+use crate::blocker::{Blocker, MemberProblem};
+use crate::observed_state::Ordinal;
+use crate::persisted_state::PersistedState;
+use crate::plan::{ClusterView, FlowDecision, Reason};
+
+/// How long a member that a rollout restarts has to answer again.
+const RESTART_PATIENCE: SignedDuration = SignedDuration::from_mins(2);
+
+/// The member that a rollout restarts, while it has had no time to answer again.
+pub fn restarting_member(view: &ClusterView<'_>, persisted: &PersistedState) -> Option<Ordinal> {
+    let rollout = persisted.rollout.as_ref()?;
+    let current = rollout.current.as_ref()?;
+    let is_recent = rollout.has_progressed_within(RESTART_PATIENCE, view.observed.now);
+    is_recent.then_some(current.ordinal)
+}
+
+/// A decision that only the restart of a member blocks is a wait: it ends when the member answers again.
+pub fn await_restarting_member(
+    view: &ClusterView<'_>,
+    persisted: &PersistedState,
+    mut decision: FlowDecision,
+) -> FlowDecision {
+    let explanation = &mut decision.explanation;
+    let Some(name) = restarting_member(view, persisted).map(|ordinal| view.observed.name(ordinal)) else {
+        return decision;
+    };
+    let is_its_restart = |blocker: &Blocker| match blocker {
+        Blocker::Member {
+            name: member,
+            problem: MemberProblem::Unhealthy { cause: None } | MemberProblem::MustRecoverFirst,
+        } => *member == name,
+        _ => false,
+    };
+    // What follows for the quorum does not stand alone.
+    let is_consequence = |blocker: &Blocker| matches!(blocker, Blocker::RemovalBreaksQuorum { .. });
+    let blockers = &explanation.blockers;
+    if explanation.reason == Reason::Blocked
+        && blockers.iter().any(is_its_restart)
+        && blockers
+            .iter()
+            .all(|blocker| is_its_restart(blocker) || is_consequence(blocker))
+    {
+        explanation.reason = Reason::Waiting;
+    }
+    decision
+}
