@@ -53,7 +53,7 @@ pub use rollout::downgrade::{NotLowered, is_previous_minor, must_stay, not_lower
 pub use rollout::{
     BackupRequest, DEFAULT_QUOTA, Departure, OtherVoters, PendingCause, RECONNECTED_AFTER, RolloutState,
     is_incomplete, is_next_minor, is_template_behind, member_versions, needs_cluster_version, outdated_pods,
-    restarting_member, stuck_pods,
+    restarting_member, stuck_pods, unschedulable_member,
 };
 
 /// What to do next.

@@ -575,12 +575,7 @@ fn stalled_member(view: &ClusterView<'_>, rollout: &Rollout) -> Option<(String, 
         };
         // Whoever has not gone yet waits for others, or for its budget.
         let is_restarted = current.is_some_and(|current| current.pod != pod.uid);
-        // Whoever is no member yet holds nobody up but those that it is to stand in for.
-        if current.is_none()
-            && view.known().is_some()
-            && observed.etcd_member(ordinal).is_none()
-            && !surge::replaces_members(view)
-        {
+        if !is_awaited(view, rollout, ordinal) {
             return false;
         }
         let is_silent = member.status().is_none();
@@ -592,6 +587,43 @@ fn stalled_member(view: &ClusterView<'_>, rollout: &Rollout) -> Option<(String, 
     };
     let mut members = observed.members.iter();
     let (ordinal, _) = members.find(|(ordinal, member)| is_stalled(**ordinal, member))?;
+    Some((observed.name(*ordinal), diagnose::explain(view, *ordinal)))
+}
+
+/// Whether a rollout waits for the member at a place. One that has not joined yet holds nobody up but those that it is to stand
+/// in for.
+fn is_awaited(view: &ClusterView<'_>, rollout: &Rollout, ordinal: Ordinal) -> bool {
+    let current = rollout.current.as_ref().map(|current| current.ordinal);
+    current == Some(ordinal)
+        || view.known().is_none()
+        || view.observed.etcd_member(ordinal).is_some()
+        || surge::replaces_members(view)
+}
+
+/// How long the scheduler has before a rollout names the pod that finds no node.
+const SCHEDULING_PATIENCE: SignedDuration = SignedDuration::from_secs(30);
+
+/// The member whose changed pod finds no node, while a rollout waits for it.
+pub fn unschedulable_member(
+    view: &ClusterView<'_>,
+    persisted: &PersistedState,
+) -> Option<(String, MemberProblem)> {
+    let observed = view.observed;
+    let rollout = persisted.rollout.as_ref()?;
+    let made_for = observed.set.as_ref()?.spec_hash.as_ref();
+    let is_overdue = |pod: &Pod| {
+        let waited = pod
+            .unscheduled_since
+            .map(|since| observed.now.duration_since(since));
+        pod.unschedulable.is_some() && waited.is_some_and(|waited| waited >= SCHEDULING_PATIENCE)
+    };
+    let is_unschedulable = |ordinal: Ordinal, member: &ObservedMember| {
+        let pod = member.pod.as_ref();
+        let is_overdue = pod.is_some_and(|pod| pod.spec_hash.as_ref() == made_for && is_overdue(pod));
+        is_overdue && is_awaited(view, rollout, ordinal)
+    };
+    let mut members = observed.members.iter();
+    let (ordinal, _) = members.find(|(ordinal, member)| is_unschedulable(**ordinal, member))?;
     Some((observed.name(*ordinal), diagnose::explain(view, *ordinal)))
 }
 

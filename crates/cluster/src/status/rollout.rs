@@ -9,10 +9,10 @@ use etcd_operator_etcd::version::{Minor, Version};
 use etcd_operator_runtime::events::Severity;
 
 use super::events::Transition;
-use super::{StatusInputs, step_failure};
+use super::{MAX_CHARS, StatusInputs, step_failure, summary};
 use crate::build::PendingChange;
 use crate::observed_state::Pod;
-use crate::plan::{ClusterView, PendingCause, Plan, RolloutState, Step, outdated_pods};
+use crate::plan::{ClusterView, PendingCause, Plan, RolloutState, Step, outdated_pods, unschedulable_member};
 
 /// The reason while the spec has changes that no member runs, and members are not restarted yet.
 pub const PENDING: &str = "Pending";
@@ -161,9 +161,15 @@ pub fn pending_text(view: &ClusterView<'_>, plan: &Plan, inputs: &StatusInputs<'
         RolloutState::RollingOut => {
             let path = describe_path(view).map(|path| format!(" etcd {path}."));
             let (updated, all) = count_updated(view);
+            let unschedulable = unschedulable_member(view, &plan.persisted);
+            let unschedulable = unschedulable.map(|(member, problem)| {
+                let words = format!("{member} {problem}");
+                format!(" {}", summary::sentence(&words, MAX_CHARS))
+            });
             format!(
-                "{updated} of {all} members have the current pod template.{}",
+                "{updated} of {all} members have the current pod template.{}{}",
                 path.unwrap_or_default(),
+                unschedulable.unwrap_or_default(),
             )
         }
         RolloutState::Stalled { member, problem } => format!(
