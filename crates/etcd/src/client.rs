@@ -206,7 +206,7 @@ fn cause(error: &etcd_client::Error) -> Cause {
     let not_ready = status.message().strip_prefix(NOT_READY);
     match (not_ready, status.source()) {
         (Some(why), None) if status.code() == Code::Unknown => Cause::Unreachable(why.to_owned()),
-        (_, Some(source)) if chain(source).any(|error| error.is::<ConnectError>()) => no_connection(source),
+        (_, Some(source)) if chain(source).any(<dyn StdError>::is::<ConnectError>) => no_connection(source),
         // Its own text shows its parts as Rust writes them.
         (_, Some(source)) => Cause::Lost(with_sources(status.message(), Some(source))),
         (_, None) => Cause::Rejected(rejection::read(status.code(), status.message())),
