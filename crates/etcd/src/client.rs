@@ -87,7 +87,8 @@ impl Client {
             None
         };
         let prepared = prepare(endpoint).map_err(setup)?;
-        let connected = async {
+        // Boxed for the same reason as the client.
+        let connected = Box::pin(async {
             if let Some(connector) = connector.clone() {
                 return prepared.connect_with_connector(once(connector.connect())).await;
             }
@@ -98,7 +99,7 @@ impl Client {
                 Ok(TokioIo::new(stream))
             };
             prepared.connect_with_connector(once(connect)).await
-        };
+        });
         let limit = endpoint.limits.connect;
         let channel = match tokio::time::timeout(limit, connected).await {
             Ok(Ok(channel)) => etcd_client::Channel::Tonic(channel),
