@@ -168,7 +168,7 @@ mod tests {
         served.values.extend([10; 900]);
         let digest = digest_pages(&served, Revision(1), PageLimits::conservative()).await;
         assert_eq!(digest.expect("a digest").keys(), served.values.len() as u64);
-        let pages = served.pages.lock().expect("a list");
+        let pages = served.pages.lock().expect("a list").clone();
         assert_eq!(pages.iter().sum::<usize>(), served.values.len());
         // More than 64 MiB are never held, and small keys come by the hundred again.
         assert!(pages.len() < 30, "{pages:?}");

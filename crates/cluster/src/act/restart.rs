@@ -85,16 +85,14 @@ pub async fn restart_pod(
 /// replaced all the same, starts if the cluster version is lowered.
 async fn why_not_lowered(ordinal: Ordinal, minor: Minor, observation: &Observation) -> Option<NotLowered> {
     let cluster_version = observation.probes.cluster_version().await;
-    match observation.probes.connections.get(&ordinal) {
-        Some(connection) => match connection.status().await {
+    if let Some(connection) = observation.probes.connections.get(&ordinal) {
+        return match connection.status().await {
             Ok(status) => not_lowered(&status, cluster_version.as_ref(), minor),
             Err(_) => Some(NotLowered::StorageVersion),
-        },
-        None => {
-            let is_lowered = cluster_version.as_ref().and_then(Minor::of) == Some(minor);
-            (!is_lowered).then_some(NotLowered::ClusterVersion)
-        }
+        };
     }
+    let is_lowered = cluster_version.as_ref().and_then(Minor::of) == Some(minor);
+    (!is_lowered).then_some(NotLowered::ClusterVersion)
 }
 
 /// Whether an eviction failed as it does for a pod of several budgets, which the API server does not name then.

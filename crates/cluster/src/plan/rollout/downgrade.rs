@@ -103,13 +103,11 @@ fn first_not_lowered(view: &ClusterView<'_>) -> Option<(Ordinal, NotLowered)> {
 pub fn restart_wait(view: &ClusterView<'_>, ordinal: Ordinal) -> Option<NotLowered> {
     let observed = view.observed;
     let target = Minor::of(observed.set.as_ref()?.version.as_ref()?)?;
-    match observed.member(ordinal).status() {
-        Some(status) => not_lowered(status, observed.cluster_version.as_ref(), target),
-        None => {
-            let is_lowered = observed.cluster_version.as_ref().and_then(Minor::of) == Some(target);
-            (lowered_to(view, ordinal).is_some() && !is_lowered).then_some(NotLowered::ClusterVersion)
-        }
+    if let Some(status) = observed.member(ordinal).status() {
+        return not_lowered(status, observed.cluster_version.as_ref(), target);
     }
+    let is_lowered = observed.cluster_version.as_ref().and_then(Minor::of) == Some(target);
+    (lowered_to(view, ordinal).is_some() && !is_lowered).then_some(NotLowered::ClusterVersion)
 }
 
 /// The minor version of the pod template, if that is lower than the one that the member at an ordinal ran last, and the version
