@@ -40,6 +40,7 @@ use etcd_operator_etcd::status::Alarm;
 use etcd_operator_etcd::version::{Minor, Version};
 
 use crate::blocker::Blocker;
+use crate::desired::Size;
 use crate::observed_state::{ObservedCluster, Ordinal};
 use crate::pending_operation::{Operation, PendingOperation};
 use crate::persisted_state::{PersistedState, Restore};
@@ -347,11 +348,12 @@ impl Plan {
 
 /// What to do next.
 pub fn plan(observed: &ObservedCluster) -> Plan {
+    let wanted_size = observed.desired.size;
     let frozen = restore::with_restore_size(observed).or_else(|| rollout::with_surge_size(observed));
     let observed = frozen.as_ref().unwrap_or(observed);
     let view = ClusterView::new(observed);
     let mut persisted = view.refresh_persisted_state();
-    let decision = match decide(&view, &mut persisted) {
+    let decision = match decide(&view, &mut persisted, wanted_size) {
         Some(decision) => decision,
         None => FlowDecision {
             operation: persisted.pending.clone().map(|pending| pending.operation),
@@ -442,7 +444,7 @@ fn fence_step(observed: &ObservedCluster, unfenced: &BTreeSet<Ordinal>) -> Optio
 }
 
 /// The passes in their order; none when the cluster is to be left alone.
-fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState) -> Option<FlowDecision> {
+fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState, wanted_size: Size) -> Option<FlowDecision> {
     let observed = view.observed;
     if let Some(kind) = &persisted.unknown_step {
         let text = format!(
@@ -453,7 +455,7 @@ fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState) -> Option<Flow
     if observed.desired.paused {
         return None;
     }
-    if let Some(decision) = restore::decide(view, persisted) {
+    if let Some(decision) = restore::decide(view, persisted, wanted_size) {
         return Some(decision);
     }
     if !persisted.has_formed() {

@@ -400,6 +400,9 @@ pub struct RestoreProgress {
     /// Number of members that the restored cluster starts with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<i32>,
+    /// Number of members to which the data before the restore were restored, if they never served.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous_size: Option<i32>,
     /// SHA-256 of the backup object, in hexadecimal.
     #[serde(default, rename = "objectSHA256", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]

@@ -30,6 +30,8 @@ pub struct Restore {
     pub previous_cluster: Option<ClusterId>,
     /// How many members the restored cluster begins with.
     pub size: u8,
+    /// How many voters the data of before have where no voter of theirs was recorded: they were put in place and never served.
+    pub previous_size: u8,
     /// The SHA-256 of the object, in hexadecimal.
     pub object_sha256: String,
     /// By how much the revision of the object is raised.
@@ -157,6 +159,7 @@ impl Restore {
             previous_incarnation: Some(self.previous_incarnation),
             previous_cluster_id: self.previous_cluster.map(|id| id.to_string()),
             size: Some(self.size.into()),
+            previous_size: (self.previous_size != self.size).then(|| self.previous_size.into()),
             object_sha256: Some(self.object_sha256.clone()),
             revision_bump: Some(self.revision_bump),
             keep_previous_seconds: i64::try_from(self.keep_seconds).ok(),
@@ -171,6 +174,9 @@ impl Restore {
     /// Reads one from a status; none if this version does not know its phase.
     pub fn read(progress: &RestoreProgress) -> Option<Self> {
         let known = |text: &Option<String>| text.as_deref().and_then(|id| id.parse().ok());
+        let size = u8::try_from(progress.size?).ok()?;
+        // It is written where it differs. An older operator always restored by as many members as before.
+        let previous_size = progress.previous_size.map_or(Ok(size), u8::try_from);
         Some(Self {
             uid: progress.uid.clone(),
             name: progress.name.clone(),
@@ -183,7 +189,8 @@ impl Restore {
             cluster: known(&progress.cluster_id),
             previous_incarnation: progress.previous_incarnation.unwrap_or_default(),
             previous_cluster: known(&progress.previous_cluster_id),
-            size: u8::try_from(progress.size?).ok()?,
+            size,
+            previous_size: previous_size.ok()?,
             object_sha256: progress.object_sha256.clone().unwrap_or_default(),
             revision_bump: progress.revision_bump.unwrap_or_default(),
             keep_seconds: progress
@@ -215,6 +222,7 @@ mod tests {
             previous_incarnation: 2,
             previous_cluster: None,
             size: 3,
+            previous_size: 1,
             object_sha256: "bb".to_owned(),
             revision_bump: 7,
             keep_seconds: 86_400,

@@ -30,7 +30,12 @@ const STRAGGLER_TIMEOUT: Duration = Duration::from_mins(10);
 const STALL_TIMEOUT: Duration = Duration::from_mins(30);
 
 /// What to do about a restore; none if none is to be carried out, so that others have their say.
-pub fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState) -> Option<FlowDecision> {
+/// `wanted_size` is that of the spec, which the view does not show while a restore stands.
+pub fn decide(
+    view: &ClusterView<'_>,
+    persisted: &mut PersistedState,
+    wanted_size: Size,
+) -> Option<FlowDecision> {
     let observed = view.observed;
     if let Some(restore) = persisted.restore.clone().filter(Restore::is_active) {
         if let Err(why) = &observed.restore {
@@ -40,7 +45,7 @@ pub fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState) -> Option<
                 ..FlowDecision::without_operation(Reason::Blocked, text)
             });
         }
-        if let Some(decision) = supersede(view, persisted, &restore) {
+        if let Some(decision) = supersede(view, persisted, &restore, wanted_size) {
             return Some(decision);
         }
         return Some(match restore.phase {
@@ -132,6 +137,7 @@ fn supersede(
     view: &ClusterView<'_>,
     persisted: &mut PersistedState,
     before: &Restore,
+    wanted_size: Size,
 ) -> Option<FlowDecision> {
     let observed = view.observed;
     let is_useless = before.phase == Phase::Serving && (!before.open || view.known().is_none());
@@ -151,7 +157,18 @@ fn supersede(
             bump => bump,
         },
         keep_seconds: request.keep_previous_seconds,
-        size: if request.single_member { 1 } else { before.size },
+        size: match wanted_size.get() {
+            _ if request.single_member => 1,
+            // The spec hibernates the cluster.
+            0 => before.size,
+            size => size,
+        },
+        // What the one of before only prepared was never put in place.
+        previous_size: if before.is_fetching() {
+            before.previous_size
+        } else {
+            before.size
+        },
         open: false,
         message: None,
         ..before.clone()
@@ -219,6 +236,7 @@ fn begin(view: &ClusterView<'_>, persisted: &mut PersistedState) -> Option<FlowD
         previous_incarnation: previous_cluster.map_or(0, |_| persisted.incarnation),
         previous_cluster,
         size,
+        previous_size: size,
         object_sha256: request.object.sha256.clone(),
         revision_bump: compute_revision_bump(observed, persisted, request),
         keep_seconds: request.keep_previous_seconds,
@@ -397,7 +415,7 @@ fn unconfirmed_stops(observed: &ObservedCluster, incarnation: i64) -> Vec<Blocke
 }
 
 /// Whether so few of the old pods may still run that they decide nothing. Who votes among data that were put in place and
-/// never seen to serve is not noted: there are as many as were restored.
+/// never seen to serve is not noted: there are as many as were restored then.
 fn cannot_have_quorum(unconfirmed_stops: &[Blocker], persisted: &PersistedState, restore: &Restore) -> bool {
     let voters = persisted
         .members
@@ -405,7 +423,7 @@ fn cannot_have_quorum(unconfirmed_stops: &[Blocker], persisted: &PersistedState,
         .filter(|member| member.is_voter)
         .count();
     let voters = if restore.committed && voters == 0 {
-        usize::from(restore.size)
+        usize::from(restore.previous_size)
     } else {
         voters
     };

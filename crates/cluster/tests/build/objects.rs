@@ -169,6 +169,7 @@ fn what_the_statefulset_remembers_is_read_back() {
         previous_incarnation: 6,
         previous_cluster: "c".parse().ok(),
         size: 3,
+        previous_size: 3,
         object_sha256: "bb".to_owned(),
         revision_bump: 1_000,
         keep_seconds: 60,

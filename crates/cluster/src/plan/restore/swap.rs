@@ -161,6 +161,7 @@ fn restart_restore(
     restore.enter(Phase::Stopping, view.observed.now);
     restore.incarnation = persisted.last_incarnation.max(restore.incarnation) + 1;
     restore.cluster = None;
+    restore.previous_size = restore.size;
     persisted.incarnation = restore.incarnation;
     persisted.last_incarnation = restore.incarnation;
     persisted.restore = Some(restore);

@@ -322,6 +322,7 @@ fn scenes() -> impl Strategy<Value = Scene> {
                 previous_incarnation: 0,
                 previous_cluster: None,
                 size,
+                previous_size: size,
                 object_sha256: "bb".to_owned(),
                 revision_bump: 0,
                 keep_seconds: 60,

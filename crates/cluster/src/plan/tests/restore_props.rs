@@ -58,6 +58,7 @@ fn restoring(
         previous_incarnation: observed.persisted.incarnation,
         previous_cluster: observed.persisted.cluster,
         size,
+        previous_size: size,
         object_sha256: "bb".to_owned(),
         revision_bump: 0,
         keep_seconds: 60,

@@ -2,7 +2,9 @@
 
 use etcd_operator_api::contract::{PrepareFailure, Preparing};
 
-use super::restore::{asked, fetched, old, phase, prepared, restore_request, restored, serves, withdraw};
+use super::restore::{
+    asked, committed, fetched, old, phase, prepared, restore_request, restored, serves, withdraw,
+};
 use super::scene::{Scene, id, ordinal};
 use super::{follow, plan};
 use crate::persisted_state::Phase;
@@ -175,4 +177,67 @@ fn a_hibernated_cluster_is_restored_by_one_member_as_well() {
     follow(&mut scene);
     assert_eq!(phase(&scene), Phase::RollingBack);
     assert_eq!(layout(&scene).replicas, 3);
+}
+
+/// The data of the old cluster are given up, and the one member has not come to serve the restored ones.
+fn committed_by_one() -> Scene {
+    let mut scene = stopped();
+    fetched(&mut scene, 0, "p0", &prepared(0));
+    follow(&mut scene);
+    assert_eq!(phase(&scene), Phase::Committed);
+    scene
+}
+
+/// Another restore is asked for, and begins.
+fn superseded(scene: &mut Scene, single_member: bool) {
+    let mut request = restore_request("another");
+    request.single_member = single_member;
+    scene.observed.restore = Ok(Some(request));
+    follow(scene);
+    let restore = scene.observed.persisted.restore.as_ref().expect("a restore");
+    assert_eq!(restore.uid, "another");
+    assert_eq!(phase(scene), Phase::Stopping);
+}
+
+#[test]
+fn every_member_restores_what_takes_the_place_of_a_restore_by_one() {
+    let mut scene = committed_by_one();
+    superseded(&mut scene, false);
+    assert_eq!(layout(&scene).replicas, 3);
+    assert_eq!(follow(&mut scene), "Restoring - stop pod new-0");
+    scene.pod_at(0).deleting = Some(scene.observed.now);
+    follow(&mut scene);
+    assert_eq!(
+        phase(&scene),
+        Phase::Stopping,
+        "alone it decides among the data that it may still put in place"
+    );
+    scene.at_gone_pod(0);
+    follow(&mut scene);
+    assert_eq!(phase(&scene), Phase::Preparing);
+    // The volume of the first one is lost with its node.
+    for number in 1..3 {
+        fetched(&mut scene, number, &format!("p{number}"), &old());
+    }
+    assert_eq!(
+        follow(&mut scene),
+        "Restoring RestorePrepare(1,2) Prepare c-1 for p1, Prepare c-2 for p2"
+    );
+}
+
+#[test]
+fn one_of_three_pods_that_may_still_run_does_not_hold_up_the_one_member_that_restores_next() {
+    let mut scene = committed();
+    superseded(&mut scene, true);
+    assert_eq!(layout(&scene).replicas, 1);
+    for number in 0..3 {
+        follow(&mut scene);
+        scene.pod_at(number).deleting = Some(scene.observed.now);
+    }
+    scene.at_gone_pod(0);
+    follow(&mut scene);
+    assert_eq!(phase(&scene), Phase::Stopping, "two of three decide");
+    scene.at_gone_pod(1);
+    follow(&mut scene);
+    assert_eq!(phase(&scene), Phase::Preparing);
 }
