@@ -38,8 +38,12 @@ pub use outcome::{Error, Introduced, Written};
 pub(crate) use raw_object::RawObject;
 use target::{Target, set_metadata};
 
-/// Timeout of every call.
+/// Timeout of every call but dry runs.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Timeout of a dry run. The API server waits for a webhook for up to 30 seconds, and then goes by its failurePolicy: only it
+/// knows whether a webhook that does not answer matters.
+const DRY_RUN_TIMEOUT: Duration = Duration::from_secs(35);
 
 /// A kind that can be written.
 pub trait Writable: Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned {}
@@ -203,7 +207,10 @@ impl Applier {
             field_manager: Some(self.manager.to_owned()),
         };
         let request = target.build(target.request().create(&params, body))?;
-        match self.send::<IgnoredAny>(&target, request).await {
+        match self
+            .send_within::<IgnoredAny>(&target, request, DRY_RUN_TIMEOUT)
+            .await
+        {
             Err(error) if error.is_already_exists() => Ok(()),
             answer => answer.map(drop),
         }
@@ -390,7 +397,7 @@ impl Applier {
             Ok(Ok(object)) => Ok(Some(object)),
             Ok(Err(kube::Error::Api(status))) if status.code == 404 => Ok(None),
             Ok(Err(source)) => Err(target.api_error(source)),
-            Err(_) => Err(target.timeout_error()),
+            Err(_) => Err(target.timeout_error(CALL_TIMEOUT)),
         }
     }
 
@@ -416,15 +423,24 @@ impl Applier {
         target: &Target,
         request: http::Request<Vec<u8>>,
     ) -> Result<T, Error> {
+        self.send_within(target, request, CALL_TIMEOUT).await
+    }
+
+    async fn send_within<T: DeserializeOwned>(
+        &self,
+        target: &Target,
+        request: http::Request<Vec<u8>>,
+        limit: Duration,
+    ) -> Result<T, Error> {
         // Must stay directly before the call, so that the permit is not outdated when the call is sent.
         let permit = self.leadership.permit()?;
-        let answer = send_permitted(permit, &self.client, request).await?;
+        let answer = send_within(permit, &self.client, request, limit).await?;
         let Target { kind, key, verb, .. } = target;
         debug!(%kind, %key, "{verb}");
         match answer {
             Some(Ok(object)) => Ok(object),
             Some(Err(source)) => Err(target.api_error(source)),
-            None => Err(target.timeout_error()),
+            None => Err(target.timeout_error(limit)),
         }
     }
 }
@@ -444,6 +460,15 @@ pub(crate) async fn send_permitted<T: DeserializeOwned>(
     client: &Client,
     request: http::Request<Vec<u8>>,
 ) -> Result<Option<Result<T, kube::Error>>, NotLeading> {
-    let call = timeout(CALL_TIMEOUT, client.request::<T>(request));
+    send_within(permit, client, request, CALL_TIMEOUT).await
+}
+
+async fn send_within<T: DeserializeOwned>(
+    permit: WritePermit,
+    client: &Client,
+    request: http::Request<Vec<u8>>,
+    limit: Duration,
+) -> Result<Option<Result<T, kube::Error>>, NotLeading> {
+    let call = timeout(limit, client.request::<T>(request));
     Ok(permit.spend(call).await?.ok())
 }

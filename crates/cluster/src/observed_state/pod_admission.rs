@@ -114,7 +114,7 @@ mod tests {
             ),
             (Some(409), "Operation cannot be fulfilled on resourcequotas"),
             (Some(429), "too many requests"),
-            (None, "no answer within 10s"),
+            (None, "no answer within 35s"),
         ] {
             assert_eq!(
                 found(code, text),

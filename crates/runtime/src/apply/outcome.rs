@@ -1,8 +1,9 @@
 //! How a write ended: its success, or why it did not happen or may not have happened.
 
+use std::time::Duration;
+
 use kube::core::Status;
 
-use super::CALL_TIMEOUT;
 use crate::error::{Class, Classified};
 use crate::fence::NotLeading;
 use crate::key::ObjectKey;
@@ -42,7 +43,7 @@ pub enum Error {
     #[error("not written: {0}")]
     NotLeading(#[from] NotLeading),
     /// The API server did not answer in time. The write may have happened.
-    #[error("{verb} {kind} {key}: no answer within {CALL_TIMEOUT:?}")]
+    #[error("{verb} {kind} {key}: no answer within {limit:?}")]
     Timeout {
         /// The attempted operation.
         verb: &'static str,
@@ -50,6 +51,8 @@ pub enum Error {
         kind: String,
         /// Name of the object.
         key: ObjectKey,
+        /// How long the answer was waited for.
+        limit: Duration,
     },
     /// The API server refused the call or could not be reached.
     #[error("{verb} {kind} {key}: {}", api_message(source))]

@@ -1,5 +1,7 @@
 //! The object that a call is about, with its URL, for building requests and errors. Sends nothing.
 
+use std::time::Duration;
+
 use kube::core::Request;
 use serde::Serialize;
 use serde_json::Value;
@@ -40,11 +42,12 @@ impl Target {
         }
     }
 
-    pub(super) fn timeout_error(&self) -> Error {
+    pub(super) fn timeout_error(&self, limit: Duration) -> Error {
         Error::Timeout {
             verb: self.verb,
             kind: self.kind.clone(),
             key: self.key.clone(),
+            limit,
         }
     }
 

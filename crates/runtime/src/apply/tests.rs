@@ -366,4 +366,13 @@ async fn a_call_to_an_api_server_that_never_answers_times_out() {
     );
     assert_eq!(started.elapsed(), CALL_TIMEOUT);
     assert_eq!(error.to_string(), "apply ConfigMap shop/a: no answer within 10s");
+
+    // A webhook may take up to 30 seconds, and whether that matters is for the API server to say.
+    let started = tokio::time::Instant::now();
+    let error = applier(&server)
+        .dry_run_create(&pod("Pending"))
+        .await
+        .unwrap_err();
+    assert_eq!(started.elapsed(), Duration::from_secs(35));
+    assert!(error.to_string().ends_with("no answer within 35s"), "{error}");
 }
