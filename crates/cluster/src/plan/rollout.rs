@@ -430,8 +430,7 @@ pub fn decide(view: &ClusterView<'_>, known: &Known, persisted: &PersistedState)
     if surge::replaces_members(view) {
         let wanted = usize::from(observed.desired.size.get());
         let is_complete = unhealthy.is_empty() && known.voters().count() == wanted;
-        // One that does not run etcd keeps another member from joining, and is no copy that anybody could use.
-        let is_stopped = !unhealthy.is_empty() && pod.container != Container::Running;
+        let is_stopped = !unhealthy.is_empty() && will_not_serve(view, pod);
         return (is_complete || is_stopped)
             .then(|| replace::begin(view, known, *ordinal, member.id, Cause::Outdated, 1))?;
     }
@@ -442,6 +441,17 @@ pub fn decide(view: &ClusterView<'_>, known: &Known, persisted: &PersistedState)
         !unhealthy.is_empty(),
         outdated.len(),
     ))
+}
+
+/// Whether etcd does not run in a pod that has its data, and will not without help: it keeps another member from joining. Where
+/// it has served with its template, its data are a copy, which only goes once others serve with the changed template.
+fn will_not_serve(view: &ClusterView<'_>, pod: &Pod) -> bool {
+    let set = view.observed.set.as_ref();
+    let spec_hash = set.and_then(|set| set.spec_hash.as_deref());
+    let is_change_served =
+        spec_hash.is_some_and(|spec_hash| view.observed.persisted.has_served_spec(spec_hash));
+    pod.container != Container::Running
+        && (!view.has_served_template(pod) || (pod.is_crash_looping && is_change_served))
 }
 
 /// Whether this operator restarts members of the cluster at all. During a restore their pods are the restore's.

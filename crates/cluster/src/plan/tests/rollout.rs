@@ -707,6 +707,29 @@ fn a_surge_member_without_a_node_stalls_the_rollout_after_its_deadline_with_the_
 }
 
 #[test]
+fn a_container_that_restarts_in_its_pod_costs_no_copy_while_nobody_serves_with_the_change() {
+    let is_removed = |scene: &Scene| planned(scene).contains("Replace(1) remove c-1");
+    let mut scene = unschedulable_surge();
+    for (container, is_crash_looping) in [
+        (ended_container(137, ""), false),
+        (waiting("CrashLoopBackOff"), true),
+    ] {
+        scene.silent(1);
+        let pod = scene.pod_at(1);
+        (pod.container, pod.is_crash_looping) = (container, is_crash_looping);
+        assert!(!is_removed(&scene), "{}", planned(&scene));
+    }
+    let mut served = scene.clone();
+    served.observed.persisted.record_served_spec("edited");
+    assert!(is_removed(&served), "{}", planned(&served));
+    served.pod_at(1).is_crash_looping = false;
+    assert!(!is_removed(&served), "its data are still in the pod");
+    // Nobody served with the template of this pod: it has no copy, and keeps the others from growing.
+    scene.pod_at(1).spec_hash = Some("in between".to_owned());
+    assert!(is_removed(&scene), "{}", planned(&scene));
+}
+
+#[test]
 fn a_surge_member_without_a_node_leaves_when_the_change_is_set_back_and_takes_a_corrected_one() {
     for (wanted, replicas_after) in [("as-asked", 3), ("corrected", 4)] {
         let mut scene = unschedulable_surge();
