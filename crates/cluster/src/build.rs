@@ -29,7 +29,7 @@ pub use claim::claim;
 pub(crate) use container::{CLUSTER_UID, INCARNATION, VARIABLES};
 pub use container::{ETCD, INSTALL};
 pub use disruption::budget_voters;
-pub use fetch::FETCH;
+pub use fetch::{FETCH, FETCH_CLAIM};
 pub use image::{ImageError, NoOperatorImage, OperatorImage};
 pub use labels::{claim_name, member_labels, member_name, ordinal};
 pub use pod_of_set::pod_of_set;

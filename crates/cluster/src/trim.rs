@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{Node, NodeStatus, PersistentVolumeClaim, Pod, S
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Resource;
 
-use crate::build::{ETCD, FETCH};
+use crate::build::{ETCD, FETCH, FETCH_CLAIM};
 
 /// Keeps of a pod who it is, whose, where, and how its containers are.
 pub fn pod(pod: &mut Pod) {
@@ -23,6 +23,10 @@ pub fn pod(pod: &mut Pod) {
                 ..Default::default()
             })
             .collect();
+        let mut volumes = spec.volumes.take();
+        volumes
+            .iter_mut()
+            .for_each(|volumes| volumes.retain(|volume| volume.name == FETCH_CLAIM));
         let mut containers = std::mem::take(&mut spec.containers);
         for container in &mut containers {
             let (name, command) = (std::mem::take(&mut container.name), container.command.take());
@@ -37,6 +41,7 @@ pub fn pod(pod: &mut Pod) {
         *spec = k8s_openapi::api::core::v1::PodSpec {
             node_name: node,
             containers,
+            volumes: volumes.filter(|volumes| !volumes.is_empty()),
             init_containers: (!fetch_containers.is_empty()).then_some(fetch_containers),
             ..Default::default()
         };

@@ -21,6 +21,9 @@ use crate::plan::FetchContainer;
 /// The container that brings the object of a restore.
 pub const FETCH: &str = "fetch";
 
+/// The volume of its pod on which the backups lie, where they are in a claim.
+pub const FETCH_CLAIM: &str = "restore-backups";
+
 /// What the names of its volumes begin with.
 const PREFIX: &str = "restore-";
 
@@ -147,14 +150,14 @@ fn secret_mounts(request: &RestoreIntent) -> Vec<(Volume, VolumeMount)> {
     });
     let claim = secrets.claim.as_ref().map(|claim| {
         let volume = Volume {
-            name: "restore-backups".to_owned(),
+            name: FETCH_CLAIM.to_owned(),
             persistent_volume_claim: Some(PersistentVolumeClaimVolumeSource {
                 claim_name: claim.clone(),
                 read_only: None,
             }),
             ..Volume::default()
         };
-        (volume, mount("restore-backups", mounts::VOLUME, true))
+        (volume, mount(FETCH_CLAIM, mounts::VOLUME, true))
     });
     secret_volumes.chain(claim).collect()
 }

@@ -10,7 +10,9 @@ use k8s_openapi::api::core::v1::{self as core, Node, PersistentVolumeClaim};
 
 use super::container_log::most_telling_line;
 use super::{Claim, Container, End, Fetch, FetchFailure, Pod, StartDelay, Unschedulable, external_text};
-use crate::build::{ANNOTATION_SPEC_HASH, FETCH, INCARNATION, INSTALL, has_single_success_probe};
+use crate::build::{
+    ANNOTATION_SPEC_HASH, FETCH, FETCH_CLAIM, INCARNATION, INSTALL, has_single_success_probe,
+};
 
 /// The container that etcd runs in.
 const ETCD: &str = "etcd";
@@ -84,9 +86,17 @@ fn ready_condition(pod: &core::Pod) -> Option<&core::PodCondition> {
 fn fetch(spec: &core::PodSpec, status: &core::PodStatus) -> Option<Fetch> {
     let mut containers = spec.init_containers.iter().flatten();
     containers.find(|container| container.name == FETCH)?;
+    let mut volumes = spec.volumes.iter().flatten();
+    let claim = volumes
+        .find(|volume| volume.name == FETCH_CLAIM)
+        .and_then(|volume| volume.persistent_volume_claim.as_ref())
+        .map(|source| source.claim_name.clone());
     let mut states = status.init_container_statuses.iter().flatten();
     let Some(status) = states.find(|status| status.name == FETCH) else {
-        return Some(Fetch::default());
+        return Some(Fetch {
+            claim,
+            ..Fetch::default()
+        });
     };
     let state = status.state.clone().unwrap_or_default();
     let last = status
@@ -101,6 +111,7 @@ fn fetch(spec: &core::PodSpec, status: &core::PodStatus) -> Option<Fetch> {
         is_running: state.running.is_some(),
         progress: None,
         failure: failed.filter(|_| !is_done).map(failure),
+        claim,
     })
 }
 
@@ -410,6 +421,10 @@ mod tests {
             "spec": {
                 "initContainers": [{"name": "install"}, {"name": "fetch", "env": [{"name": "A"}]}],
                 "containers": [{"name": "etcd", "command": ["member", "--incarnation=2"]}],
+                "volumes": [
+                    {"name": "data", "persistentVolumeClaim": {"claimName": "data-c-0"}},
+                    {"name": "restore-backups", "persistentVolumeClaim": {"claimName": "backups"}},
+                ],
             },
             "status": {"initContainerStatuses": [{
                 "name": "fetch", "image": "i", "imageID": "", "ready": false, "restartCount": 1,
@@ -448,6 +463,7 @@ mod tests {
         );
         let done = fetched(&ended(0, ""), &ended(3, said)).expect("there");
         assert_eq!((done.is_done, done.failure), (true, None));
+        assert_eq!(done.claim.as_deref(), Some("backups"));
     }
 
     #[test]

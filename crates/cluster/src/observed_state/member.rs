@@ -131,6 +131,8 @@ pub struct Fetch {
     pub progress: Option<(u64, u64)>,
     /// Why it failed the last time.
     pub failure: Option<FetchFailure>,
+    /// The claim of the backups, if they lie in one: it is mounted for as long as the pod exists.
+    pub claim: Option<String>,
 }
 
 /// Why the object of a restore was not brought.

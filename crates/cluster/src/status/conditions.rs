@@ -3,6 +3,7 @@
 use etcd_operator_api::EtcdClusterStatus;
 use etcd_operator_api::cluster::RefusedStep;
 use etcd_operator_api::condition::{self, Condition, ConditionType, Finding, Readiness, Truth};
+use etcd_operator_api::names::ANNOTATION_REPLACE;
 use etcd_operator_api::refusal;
 use etcd_operator_etcd::policy::{self, Verdict};
 use etcd_operator_etcd::version::Version;
@@ -11,6 +12,7 @@ use super::hibernation_exit::HibernationExit;
 use super::{StatusInputs, backups, events, rollout, step_failure, summary};
 use crate::blocker::{self, Blocker};
 use crate::desired::Desired;
+use crate::observed_state::{ObservedMember, Ordinal};
 use crate::persisted_state::Restore;
 use crate::plan::{ClusterView, Plan, Reason, RolloutState, majority, restarting_member};
 
@@ -63,6 +65,24 @@ pub fn spec_findings(desired: &Desired, running: Option<&Version>) -> Vec<Findin
     findings
 }
 
+/// The members that keep the claim of the backups mounted which they were restored from. Their data live with their pods, so these
+/// are not made anew after the restore.
+fn mounted_backups(view: &ClusterView<'_>, plan: &Plan) -> Vec<String> {
+    let observed = view.observed;
+    if plan.persisted.restore.as_ref().is_some_and(Restore::is_active) {
+        return Vec::new();
+    }
+    let describe = |(ordinal, member): (&Ordinal, &ObservedMember)| {
+        let claim = member.pod.as_ref()?.fetch.as_ref()?.claim.as_ref()?;
+        let id = observed.etcd_member(*ordinal)?.id;
+        Some(format!(
+            " Since its restore, the pod {} keeps the claim {claim} mounted, so that backups to it can fail. When the other members serve, annotate this EtcdCluster with {ANNOTATION_REPLACE} and the ID {id}: the member is then replaced.",
+            observed.name(*ordinal),
+        ))
+    };
+    observed.members.iter().filter_map(describe).collect()
+}
+
 /// What is true of a cluster.
 pub fn findings(
     view: &ClusterView<'_>,
@@ -98,6 +118,12 @@ pub fn findings(
     if !inputs.refusals.is_empty() {
         findings.retain(|finding| finding.type_ != ConditionType::Accepted);
         findings.push(refusal::accepted(inputs.refusals));
+    }
+    if let Some(ephemeral) = findings
+        .iter_mut()
+        .find(|finding| finding.type_ == ConditionType::StorageEphemeral)
+    {
+        ephemeral.message.extend(mounted_backups(view, plan));
     }
     let mut add =
         |type_, is_true, reason, text: &str| findings.push(finding(type_, is_true, reason, text.to_owned()));

@@ -9,7 +9,7 @@ use super::scene::{Scene, no_answer};
 use super::{follow, plan};
 use crate::build::PendingChange;
 use crate::desired::{Image, Size};
-use crate::observed_state::{Membership, Unschedulable};
+use crate::observed_state::{Fetch, Membership, Unschedulable};
 use crate::status::{StatusInputs, new_problems, status};
 
 /// The status of a scene as it is.
@@ -67,6 +67,30 @@ pub fn status_with(
 /// A condition of a status.
 pub fn condition_of(status: &EtcdClusterStatus, type_: ConditionType) -> Option<Condition> {
     condition::find(status.conditions.as_deref().unwrap_or_default(), type_).cloned()
+}
+
+#[test]
+fn a_pod_that_keeps_the_claim_of_the_backups_mounted_is_named_where_it_is_not_made_anew() {
+    let mut scene = Scene::formed(3);
+    scene.pod_at(0).fetch = Some(Fetch {
+        is_done: true,
+        claim: Some("backups".to_owned()),
+        ..Fetch::default()
+    });
+    let message = |scene: &Scene| {
+        let condition = condition_of(&status_of(scene), ConditionType::StorageEphemeral)?;
+        condition.message
+    };
+    assert_eq!(message(&scene), None);
+    scene.is_fleeting();
+    let text = message(&scene).expect("a message");
+    assert!(
+        text.ends_with("Since its restore, the pod c-0 keeps the claim backups mounted, so that backups to it can fail. When the other members serve, annotate this EtcdCluster with etcd.database.coreos.com/replace and the ID 10: the member is then replaced."),
+        "{text}"
+    );
+    scene.pod_at(0).fetch = None;
+    let text = message(&scene).expect("a message");
+    assert!(!text.contains("mounted"), "{text}");
 }
 
 #[test]
