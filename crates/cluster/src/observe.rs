@@ -57,6 +57,14 @@ pub struct Observation {
     pub restart: RestartRequests,
 }
 
+impl Observation {
+    /// A request by `kubectl rollout restart` that does not count, as kubectl wrote it.
+    pub fn ignored_restart(&self) -> Option<&str> {
+        let rollout = self.observed.persisted.rollout.as_ref();
+        ignored_restart(self.stored.as_deref()?, &self.restart, rollout)
+    }
+}
+
 /// What counts of a StatefulSet, which whoever asks may have found out before.
 pub type ReadTemplates<'a> = &'a (dyn Fn(&StatefulSet) -> Arc<StoredTemplates> + Sync);
 
@@ -244,6 +252,17 @@ fn restart_requests(
             .or(before.annotated),
         by_kubectl: asked.filter(|_| is_newer).map(str::to_owned).or(followed),
     }
+}
+
+/// A request by `kubectl rollout restart` that does not count: what it says about when it was made is no later than the last
+/// restart that was requested, or than the last rollout began. The clock of its machine may be slow.
+fn ignored_restart<'a>(
+    stored: &'a StoredTemplates,
+    restart: &RestartRequests,
+    rollout: Option<&Rollout>,
+) -> Option<&'a str> {
+    let asked = stored.kubectl_restart().filter(|_| rollout.is_some())?;
+    (restart.by_kubectl.as_deref() != Some(asked)).then_some(asked)
 }
 
 /// The version of etcd in a template.
@@ -461,5 +480,37 @@ mod tests {
                 "{asked:?}"
             );
         }
+    }
+
+    #[test]
+    fn a_restart_that_kubectl_requests_by_a_slow_clock_is_told_to_be_ignored() {
+        let time = |second: i64| Timestamp::from_second(second).unwrap().to_string();
+        let ignored = |asked: Option<i64>, followed: Option<i64>, has_rollout: bool| {
+            let mut set = StatefulSet::default();
+            let annotations = asked.map(|asked| (ANNOTATION_KUBECTL_RESTART.to_owned(), time(asked)));
+            set.spec.template.metadata.get_or_insert_default().annotations =
+                Some(annotations.into_iter().collect());
+            let stored = StoredTemplates::read(&set);
+            let rollout = has_rollout.then(|| Rollout {
+                restarted_at: followed.map(time),
+                ..Rollout::begin("hash", "3.6.16", Timestamp::from_second(100).unwrap())
+            });
+            let restart = restart_requests(&EtcdCluster::default(), Some(&stored), rollout.as_ref());
+            ignored_restart(&stored, &restart, rollout.as_ref()).map(str::to_owned)
+        };
+        assert_eq!(
+            ignored(Some(50), None, true),
+            Some(time(50)),
+            "before the rollout"
+        );
+        assert_eq!(
+            ignored(Some(120), Some(150), true),
+            Some(time(120)),
+            "before another request"
+        );
+        for (asked, followed) in [(Some(150), None), (Some(150), Some(150)), (None, Some(150))] {
+            assert_eq!(ignored(asked, followed, true), None, "{asked:?} {followed:?}");
+        }
+        assert_eq!(ignored(Some(150), None, false), None, "no rollout began yet");
     }
 }

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use etcd_operator_api::{
     EtcdBackup, EtcdCluster, EtcdClusterStatus,
+    names::ANNOTATION_RESTART,
     scope::{self, ScopeRule},
 };
 use etcd_operator_etcd::policy::IntermediateVersions;
@@ -267,6 +268,15 @@ impl Reconciler {
         let read = |set: &StatefulSet| self.derived.stored(key, set);
         let observation = observe(cluster, desired, &self.deps, &read).await;
         let mut observation = observation.inspect_err(|_| self.rollout_slots.release(key))?;
+        if let Some(asked) = observation.ignored_restart() {
+            let text = format!(
+                "The request of kubectl rollout restart is ignored: its time {asked} is not after the last rollout began and the last restart was requested. Correct the clock of the machine that kubectl runs on, or set the annotation {ANNOTATION_RESTART} of the EtcdCluster to a new value."
+            );
+            let (severity, reason) = (Severity::Warning, "RestartIgnored");
+            self.deps
+                .reporter
+                .tell(cluster, severity, reason, "Reconcile", text);
+        }
         observation.observed.unfenced = self.unfenced_ordinals(key);
         let rollout = observation.observed.persisted.rollout.as_ref();
         let is_mixed = rollout.is_some_and(|rollout| rollout.reversible == Some(true));

@@ -24,9 +24,9 @@ pub fn pod(pod: &mut Pod) {
             })
             .collect();
         let mut volumes = spec.volumes.take();
-        volumes
-            .iter_mut()
-            .for_each(|volumes| volumes.retain(|volume| volume.name == FETCH_CLAIM));
+        for volumes in &mut volumes {
+            volumes.retain(|volume| volume.name == FETCH_CLAIM);
+        }
         let mut containers = std::mem::take(&mut spec.containers);
         for container in &mut containers {
             let (name, command) = (std::mem::take(&mut container.name), container.command.take());

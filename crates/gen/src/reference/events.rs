@@ -101,6 +101,12 @@ pub(super) const EVENTS: &[ReasonDoc] = &[
     ),
     reason(
         "EtcdCluster",
+        "RestartIgnored",
+        "Warning: a request of `kubectl rollout restart` does not count, because its time is not after the last rollout began and the last restart was requested.",
+        "Correct the clock of the machine that kubectl runs on, or set the annotation that the message names.",
+    ),
+    reason(
+        "EtcdCluster",
         "MemberRestarted",
         "The pod of a member was evicted or deleted, so that it starts with the changed pod template.",
         "",
