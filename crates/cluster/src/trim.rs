@@ -24,7 +24,7 @@ pub fn pod(pod: &mut Pod) {
             })
             .collect();
         let mut volumes = spec.volumes.take();
-        for volumes in &mut volumes {
+        if let Some(volumes) = &mut volumes {
             volumes.retain(|volume| volume.name == FETCH_CLAIM);
         }
         let mut containers = std::mem::take(&mut spec.containers);
