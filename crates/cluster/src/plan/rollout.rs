@@ -263,7 +263,9 @@ pub fn record_step(view: &ClusterView<'_>, persisted: &mut PersistedState, step:
             minor::leaves_lower_minor(view, pod.ordinal)
         }
         Step::Remove { ordinal, .. } => {
-            ordinal.is_some_and(|ordinal| minor::is_last_of_lower_minor(view, ordinal))
+            // With consent to a downgrade there is a way back.
+            !view.observed.desired.updates.allow_downgrade
+                && ordinal.is_some_and(|ordinal| minor::is_last_of_lower_minor(view, ordinal))
         }
         _ => false,
     };

@@ -21,7 +21,8 @@ const PAUSED: &str = "spec.paused";
 /// Not about objects either: it decides when a member is replaced.
 const PATIENCE: &str = "spec.recovery.replaceAfter";
 /// How changes reach running members, which no object says.
-const UPDATES: [&str; 4] = [
+const UPDATES: [&str; 5] = [
+    "spec.updates.allowDowngrade",
     "spec.updates.backupFirst",
     "spec.updates.minReadySeconds",
     "spec.updates.progressDeadlineSeconds",
