@@ -272,7 +272,7 @@ impl Reconciler {
             let text = format!(
                 "The request of kubectl rollout restart is ignored: its time {asked} is not after the last rollout began and the last restart was requested. Correct the clock of the machine that kubectl runs on, or set the annotation {ANNOTATION_RESTART} of the EtcdCluster to a new value."
             );
-            let (severity, reason) = (Severity::Warning, "RestartIgnored");
+            let (reason, severity) = ("RestartIgnored", Severity::Warning);
             self.deps
                 .reporter
                 .tell(cluster, severity, reason, "Reconcile", text);

@@ -178,12 +178,16 @@ mod tests {
             "pub fn transitions",
             "#[cfg(test)]",
         )));
-        let dry_run = include_str!("../../../cluster/src/reconcile/dry_run.rs");
-        given.extend(reason_literals(between(
-            dry_run,
-            "let (reason, severity) = (",
-            "Severity::Warning",
-        )));
+        for reconcile in [
+            include_str!("../../../cluster/src/reconcile.rs"),
+            include_str!("../../../cluster/src/reconcile/dry_run.rs"),
+        ] {
+            given.extend(reason_literals(between(
+                reconcile,
+                "let (reason, severity) = (",
+                "Severity::Warning",
+            )));
+        }
         given.insert(elsewhere());
         assert_eq!(given, documented_events("EtcdCluster"));
     }
