@@ -20,7 +20,7 @@ use etcd_operator_etcd::port::Port;
 use etcd_operator_etcd::rejection::Rejection;
 use etcd_operator_etcd::status::Alarm;
 use etcd_operator_etcd::url::PeerUrl;
-use etcd_operator_etcd::version::Version;
+use etcd_operator_etcd::version::{Minor, Version};
 use etcd_operator_runtime::apply;
 use etcd_operator_runtime::error::{Class, Classified};
 use etcd_operator_runtime::fence::{NotLeading, WritePermit};
@@ -520,6 +520,16 @@ async fn change_membership_through(
             return Ok(ChangeReply::Done(Outcome::Stale(text)));
         }
     };
+    if matches!(step, Step::Add { .. }) && may_hide_downgrade(observation, known) {
+        let permit = deps.applier.permit().map_err(apply::Error::from)?;
+        let canceled = send_change(&**connection, Change::CancelDowngrade, permit).await;
+        match canceled.map_err(apply::Error::from)? {
+            Err(error) if error.rejection() != Some(&Rejection::NoDowngrade) => {
+                return Ok(ChangeReply::Rejected(error));
+            }
+            _ => {}
+        }
+    }
     let permit = deps.applier.permit().map_err(apply::Error::from)?;
     let sent = send_change(&**target, change, permit).await;
     Ok(match sent.map_err(apply::Error::from)? {
@@ -527,6 +537,13 @@ async fn change_membership_through(
         Ok(None) => ChangeReply::Done(Outcome::Done(text)),
         Err(error) => ChangeReply::Rejected(error),
     })
+}
+
+/// Whether a downgrade may be enabled of which no member tells, as 3.5 does not. The leader ends it within seconds, but not any
+/// more after a member was added, which cannot start before.
+fn may_hide_downgrade(observation: &Observation, known: &Known) -> bool {
+    let observed = &observation.observed;
+    observed.desired.updates.allow_downgrade && Minor::of(&known.version) == Some(Minor::V3_5)
 }
 
 /// The reason of the Event about a step.

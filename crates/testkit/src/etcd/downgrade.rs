@@ -110,7 +110,12 @@ impl Line {
             self.judged(process, StepKind::CancelDowngrade);
             let has_answer = self.etcds.with(|world| {
                 world.is_no_learner(process)?;
-                Ok::<bool, Cause>(world.has(process, Feature::DowngradeByRequest))
+                let has_answer = world.has(process, Feature::DowngradeByRequest);
+                let applied = &world.running(process).ok_or_else(gone)?.applied;
+                if !has_answer && applied.downgrade.is_none() {
+                    return Err(no(Rejection::NoDowngrade));
+                }
+                Ok::<bool, Cause>(has_answer)
             })?;
             self.etcds.agreed(process, Change::Downgrade(None)).await?;
             if !has_answer {
