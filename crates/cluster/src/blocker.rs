@@ -148,7 +148,7 @@ pub enum Blocker {
         /// Its words.
         message: String,
     },
-    /// The backup that comes before a newer minor version is not verified.
+    /// The backup that comes before another minor version is not verified.
     BackupFirst {
         /// The `EtcdBackup`.
         backup: String,
@@ -410,7 +410,7 @@ impl fmt::Display for Blocker {
             ),
             Self::BackupFirst { backup, problem } => write!(
                 f,
-                "EtcdBackup {backup} {problem}, and a verified backup comes before a newer minor version: correct it and annotate it with {ANNOTATION_BACKUP_NOW} and a new value, or set spec.updates.backupFirst to Never"
+                "EtcdBackup {backup} {problem}, and a verified backup comes before another minor version: correct it and annotate it with {ANNOTATION_BACKUP_NOW} and a new value, or set spec.updates.backupFirst to Never"
             ),
             Self::MembershipUnknown(failure) => match failure {
                 MembershipFailure::NoTransport(why) => f.write_str(why),

@@ -78,7 +78,7 @@ pub struct UpdatePolicy {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new("self >= 0 && self <= 86400").message("updates.minReadySeconds must be 0 to 86400; for example: minReadySeconds: 30"))]
     pub min_ready_seconds: Option<i32>,
-    /// Whether a backup comes before a newer minor version: IfConfigured requests one from a periodic EtcdBackup of this
+    /// Whether a backup comes before another minor version: IfConfigured requests one from a periodic EtcdBackup of this
     /// EtcdCluster and waits until it is verified, Never starts without.
     #[serde(default)]
     pub backup_first: BackupFirstPolicy,
@@ -99,7 +99,7 @@ pub enum UpdateStrategy {
     Paused,
 }
 
-/// Whether a backup comes before a newer minor version.
+/// Whether a backup comes before another minor version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum BackupFirstPolicy {
     /// The operator requests a backup from a periodic EtcdBackup of this EtcdCluster, unless all are suspended or there is

@@ -237,7 +237,7 @@ pub struct RolloutStatus {
     /// When a member was last restarted or finished its restart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progressed_at: Option<Time>,
-    /// When the backup was requested that comes before a newer minor version.
+    /// When the backup was requested that comes before another minor version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backup_requested_at: Option<Time>,
     /// The last pod template with which a voter was healthy, as JSON, until one is healthy with the current template. A restore

@@ -1,4 +1,4 @@
-//! Requesting the backup that comes before a newer minor version, by an annotation on the `EtcdBackup`.
+//! Requesting the backup that comes before another minor version, by an annotation on the `EtcdBackup`.
 
 use etcd_operator_api::EtcdBackup;
 use etcd_operator_api::names::ANNOTATION_BACKUP_NOW;

@@ -1,4 +1,4 @@
-//! Why the backup that comes before a newer minor version is not verified.
+//! Why the backup that comes before another minor version is not verified.
 
 use std::fmt;
 

@@ -57,7 +57,7 @@ reasons! {
         "NOSPACE: free space or compact, defragment and disarm. CORRUPT: compare the members with `etcdctl endpoint hashkv`.";
     AuthenticationEnabled(User): "Authentication is enabled in etcd 3.4, whose members cannot run beside those of 3.5 then.",
         "Disable it with `etcdctl auth disable`, and enable it again after the upgrade.";
-    BackupNotVerified(User): "The backup that comes before a newer minor version failed, or takes too long.",
+    BackupNotVerified(User): "The backup that comes before another minor version failed, or takes too long.",
         "Correct the EtcdBackup that the message names and annotate it with `etcd.database.coreos.com/backup-now`, or set `spec.updates.backupFirst: Never`.";
     ClaimDeleted(User): "The PersistentVolumeClaim of a running member was deleted. Its data are lost with its pod.",
         "While the other members are healthy, delete the pod: the member gets another volume and the data from the others.";

@@ -24,7 +24,7 @@ pub struct Rollout {
     pub started_at: Timestamp,
     /// When a member was last restarted, or was done.
     pub progressed_at: Timestamp,
-    /// When the backup was requested that comes before a newer minor version.
+    /// When the backup was requested that comes before another minor version.
     pub backup_requested_at: Option<Timestamp>,
 }
 

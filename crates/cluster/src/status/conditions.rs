@@ -76,7 +76,7 @@ fn mounted_backups(view: &ClusterView<'_>, plan: &Plan) -> Vec<String> {
         let claim = member.pod.as_ref()?.fetch.as_ref()?.claim.as_ref()?;
         let id = observed.etcd_member(*ordinal)?.id;
         Some(format!(
-            " Since its restore, the pod {} keeps the claim {claim} mounted, so that backups to it can fail. When the other members serve, annotate this EtcdCluster with {ANNOTATION_REPLACE} and the ID {id}: the member is then replaced.",
+            " Since its restore, the pod {} keeps the claim {claim} mounted, so that backups to it can fail. When at least two other members serve, annotate this EtcdCluster with {ANNOTATION_REPLACE} and the ID {id}: the member is then replaced.",
             observed.name(*ordinal),
         ))
     };

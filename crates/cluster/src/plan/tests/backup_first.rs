@@ -1,4 +1,4 @@
-//! The backup that comes before a newer minor version.
+//! The backup that comes before another minor version.
 
 use etcd_operator_api::cluster::{BackupFirstPolicy, UpdateStrategy};
 use etcd_operator_api::condition::ConditionType;
@@ -160,7 +160,7 @@ fn a_failed_backup_blocks_at_once_and_a_later_one_opens() {
     };
     assert_eq!(
         blocker.to_string(),
-        "EtcdBackup nightly made no backup (spec.s3.endpoint: Unreachable), and a verified backup comes before a newer minor version: correct it and annotate it with etcd.database.coreos.com/backup-now and a new value, or set spec.updates.backupFirst to Never"
+        "EtcdBackup nightly made no backup (spec.s3.endpoint: Unreachable), and a verified backup comes before another minor version: correct it and annotate it with etcd.database.coreos.com/backup-now and a new value, or set spec.updates.backupFirst to Never"
     );
     assert!(blocker.needs_user());
 
@@ -194,7 +194,7 @@ fn a_backup_that_takes_too_long_blocks_until_it_is_verified() {
     };
     assert_eq!(
         blocker.to_string(),
-        "EtcdBackup nightly has no verified backup after 30 minutes, and a verified backup comes before a newer minor version: correct it and annotate it with etcd.database.coreos.com/backup-now and a new value, or set spec.updates.backupFirst to Never"
+        "EtcdBackup nightly has no verified backup after 30 minutes, and a verified backup comes before another minor version: correct it and annotate it with etcd.database.coreos.com/backup-now and a new value, or set spec.updates.backupFirst to Never"
     );
     only(&mut scene).handled_request = Some(request.value);
     only(&mut scene).has_succeeded = true;

@@ -85,7 +85,7 @@ fn a_pod_that_keeps_the_claim_of_the_backups_mounted_is_named_where_it_is_not_ma
     scene.is_fleeting();
     let text = message(&scene).expect("a message");
     assert!(
-        text.ends_with("Since its restore, the pod c-0 keeps the claim backups mounted, so that backups to it can fail. When the other members serve, annotate this EtcdCluster with etcd.database.coreos.com/replace and the ID 10: the member is then replaced."),
+        text.ends_with("Since its restore, the pod c-0 keeps the claim backups mounted, so that backups to it can fail. When at least two other members serve, annotate this EtcdCluster with etcd.database.coreos.com/replace and the ID 10: the member is then replaced."),
         "{text}"
     );
     scene.pod_at(0).fetch = None;
