@@ -8,6 +8,7 @@ mod gate;
 mod minor;
 mod restarting;
 mod running_backup;
+mod stalled;
 mod stuck;
 mod surge;
 
@@ -18,19 +19,20 @@ use etcd_operator_etcd::status::AlarmKind;
 use jiff::SignedDuration;
 
 use super::bootstrap::has_other_spec_hash;
-use super::{ClusterView, FlowDecision, PodRef, Reason, Step, diagnose, formed, remove, replace};
+use super::{ClusterView, FlowDecision, PodRef, Reason, Step, formed, remove, replace};
 use crate::blocker::{Blocker, MemberProblem};
-use crate::observed_state::{Container, ObservedCluster, ObservedMember, Ordinal, Pod, PodAdmission};
+use crate::observed_state::{Container, ObservedCluster, Ordinal, Pod, PodAdmission};
 use crate::pending_operation::{Cause, Operation};
 use crate::persisted_state::{PersistedState, RestartedMember, Restore, Rollout};
 
 pub use backup_first::{BackupFirst, BackupRequest};
 pub use gate::{DEFAULT_QUOTA, may_update_template, needs_dry_run};
 pub use minor::{
-    is_next_minor, is_template_behind, member_versions, must_keep_minor, needs_cluster_version,
+    is_mixed, is_next_minor, is_template_behind, member_versions, must_keep_minor, needs_cluster_version,
     wait_before_last,
 };
 pub use restarting::{await_restarting_member, restarting_member};
+pub use stalled::unschedulable_member;
 pub use stuck::stuck_pods;
 pub use surge::with_surge_size;
 
@@ -146,7 +148,7 @@ pub fn state(view: &ClusterView<'_>, persisted: &PersistedState) -> RolloutState
         }
         PodAdmission::NotAsked | PodAdmission::Admitted | PodAdmission::NotSupported { .. } => {}
     }
-    if let Some((member, problem)) = stalled_member(view, rollout) {
+    if let Some((member, problem)) = stalled::stalled_member(view, rollout) {
         return RolloutState::Stalled { member, problem };
     }
     let is_open = may_update_template(view, persisted);
@@ -254,6 +256,9 @@ pub fn record_step(view: &ClusterView<'_>, persisted: &mut PersistedState, step:
             left_at: None,
         };
         rollout.set_current(Some(current), view.observed.now);
+    }
+    if let Step::EnableDowngrade { .. } = step {
+        rollout.set_progressed(view.observed.now);
     }
     if let Step::RequestBackup(request) = step {
         rollout.backup_requested_at = Some(request.requested_at);
@@ -571,85 +576,6 @@ fn voter_problem(view: &ClusterView<'_>, known: &Known, voter: &Member) -> Optio
     let is_excused = alarms.iter().any(|alarm| alarm.kind == AlarmKind::NoSpace);
     let is_ready = pod.is_some_and(|pod| pod.ready);
     (!is_ready && !is_excused).then_some(MemberProblem::PodNotReady)
-}
-
-/// A member that runs the changed template, or is about to, and makes no progress.
-fn stalled_member(view: &ClusterView<'_>, rollout: &Rollout) -> Option<(String, MemberProblem)> {
-    let observed = view.observed;
-    let made_for = observed.set.as_ref()?.spec_hash.as_ref();
-    let is_stalled = |ordinal: Ordinal, member: &ObservedMember| {
-        let current = rollout
-            .current
-            .as_ref()
-            .filter(|current| current.ordinal == ordinal);
-        let Some(pod) = &member.pod else {
-            return current.is_some() && is_overdue(view, rollout, None);
-        };
-        // Whoever has not gone yet waits for others, or for its budget.
-        let is_restarted = current.is_some_and(|current| current.pod != pod.uid);
-        if !is_awaited(view, rollout, ordinal) {
-            return false;
-        }
-        let is_silent = member.status().is_none();
-        let is_changed = pod.spec_hash.as_ref() == made_for;
-        // One missed answer of a member that nobody restarted says nothing about a template that has served.
-        let never_served = is_changed && is_silent && !view.has_served_template(pod);
-        (is_changed && is_silent && pod.is_crash_looping)
-            || ((is_restarted || never_served) && is_overdue(view, rollout, Some(pod)))
-    };
-    let mut members = observed.members.iter();
-    let (ordinal, _) = members.find(|(ordinal, member)| is_stalled(**ordinal, member))?;
-    Some((observed.name(*ordinal), diagnose::explain(view, *ordinal)))
-}
-
-/// Whether a rollout waits for the member at a place. One that has not joined yet holds nobody up but those that it is to stand
-/// in for.
-fn is_awaited(view: &ClusterView<'_>, rollout: &Rollout, ordinal: Ordinal) -> bool {
-    let current = rollout.current.as_ref().map(|current| current.ordinal);
-    current == Some(ordinal)
-        || view.known().is_none()
-        || view.observed.etcd_member(ordinal).is_some()
-        || surge::replaces_members(view)
-}
-
-/// How long the scheduler has before a rollout names the pod that finds no node.
-const SCHEDULING_PATIENCE: SignedDuration = SignedDuration::from_secs(30);
-
-/// The member whose changed pod finds no node, while a rollout waits for it.
-pub fn unschedulable_member(
-    view: &ClusterView<'_>,
-    persisted: &PersistedState,
-) -> Option<(String, MemberProblem)> {
-    let observed = view.observed;
-    let rollout = persisted.rollout.as_ref()?;
-    let made_for = observed.set.as_ref()?.spec_hash.as_ref();
-    let is_overdue = |pod: &Pod| {
-        let waited = pod
-            .unscheduled_since
-            .map(|since| observed.now.duration_since(since));
-        pod.unschedulable.is_some() && waited.is_some_and(|waited| waited >= SCHEDULING_PATIENCE)
-    };
-    let is_unschedulable = |ordinal: Ordinal, member: &ObservedMember| {
-        let pod = member.pod.as_ref();
-        let is_overdue = pod.is_some_and(|pod| pod.spec_hash.as_ref() == made_for && is_overdue(pod));
-        is_overdue && is_awaited(view, rollout, ordinal)
-    };
-    let mut members = observed.members.iter();
-    let (ordinal, _) = members.find(|(ordinal, member)| is_unschedulable(**ordinal, member))?;
-    Some((observed.name(*ordinal), diagnose::explain(view, *ordinal)))
-}
-
-/// Whether nothing has happened to a restarted member for as long as the spec bears.
-fn is_overdue(view: &ClusterView<'_>, rollout: &Rollout, pod: Option<&Pod>) -> bool {
-    let observed = view.observed;
-    let last = pod
-        .and_then(|pod| pod.created)
-        .map_or(rollout.progressed_at, |created| {
-            created.max(rollout.progressed_at)
-        });
-    let waited = observed.now.duration_since(last);
-    let deadline = observed.desired.updates.progress_deadline;
-    waited >= deadline.try_into().unwrap_or(SignedDuration::MAX)
 }
 
 /// When a client has given up a connection that nothing answers: gRPC gives an attempt 20 seconds.

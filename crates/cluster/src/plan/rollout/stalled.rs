@@ -1,0 +1,88 @@
+//! The member that keeps a rollout from going on: one that makes no progress until the deadline, or finds no node.
+
+use jiff::SignedDuration;
+
+use super::surge;
+use crate::blocker::MemberProblem;
+use crate::observed_state::{ObservedMember, Ordinal, Pod};
+use crate::persisted_state::{PersistedState, Rollout};
+use crate::plan::{ClusterView, diagnose};
+
+/// A member that runs the changed template, or is about to, and makes no progress.
+pub fn stalled_member(view: &ClusterView<'_>, rollout: &Rollout) -> Option<(String, MemberProblem)> {
+    let observed = view.observed;
+    let made_for = observed.set.as_ref()?.spec_hash.as_ref();
+    let is_stalled = |ordinal: Ordinal, member: &ObservedMember| {
+        let current = rollout
+            .current
+            .as_ref()
+            .filter(|current| current.ordinal == ordinal);
+        let Some(pod) = &member.pod else {
+            return current.is_some() && is_overdue(view, rollout, None);
+        };
+        // Whoever has not gone yet waits for others, or for its budget.
+        let is_restarted = current.is_some_and(|current| current.pod != pod.uid);
+        if !is_awaited(view, rollout, ordinal) {
+            return false;
+        }
+        let is_silent = member.status().is_none();
+        let is_changed = pod.spec_hash.as_ref() == made_for;
+        // One missed answer of a member that nobody restarted says nothing about a template that has served.
+        let never_served = is_changed && is_silent && !view.has_served_template(pod);
+        (is_changed && is_silent && pod.is_crash_looping)
+            || ((is_restarted || never_served) && is_overdue(view, rollout, Some(pod)))
+    };
+    let mut members = observed.members.iter();
+    let (ordinal, _) = members.find(|(ordinal, member)| is_stalled(**ordinal, member))?;
+    Some((observed.name(*ordinal), diagnose::explain(view, *ordinal)))
+}
+
+/// Whether a rollout waits for the member at a place. One that has not joined yet holds nobody up but those that it is to stand
+/// in for.
+fn is_awaited(view: &ClusterView<'_>, rollout: &Rollout, ordinal: Ordinal) -> bool {
+    let current = rollout.current.as_ref().map(|current| current.ordinal);
+    current == Some(ordinal)
+        || view.known().is_none()
+        || view.observed.etcd_member(ordinal).is_some()
+        || surge::replaces_members(view)
+}
+
+/// How long the scheduler has before a rollout names the pod that finds no node.
+const SCHEDULING_PATIENCE: SignedDuration = SignedDuration::from_secs(30);
+
+/// The member whose changed pod finds no node, while a rollout waits for it.
+pub fn unschedulable_member(
+    view: &ClusterView<'_>,
+    persisted: &PersistedState,
+) -> Option<(String, MemberProblem)> {
+    let observed = view.observed;
+    let rollout = persisted.rollout.as_ref()?;
+    let made_for = observed.set.as_ref()?.spec_hash.as_ref();
+    let is_overdue = |pod: &Pod| {
+        let waited = pod
+            .unscheduled_since
+            .map(|since| observed.now.duration_since(since));
+        pod.unschedulable.is_some() && waited.is_some_and(|waited| waited >= SCHEDULING_PATIENCE)
+    };
+    let is_unschedulable = |ordinal: Ordinal, member: &ObservedMember| {
+        let pod = member.pod.as_ref();
+        let is_overdue = pod.is_some_and(|pod| pod.spec_hash.as_ref() == made_for && is_overdue(pod));
+        is_overdue && is_awaited(view, rollout, ordinal)
+    };
+    let mut members = observed.members.iter();
+    let (ordinal, _) = members.find(|(ordinal, member)| is_unschedulable(**ordinal, member))?;
+    Some((observed.name(*ordinal), diagnose::explain(view, *ordinal)))
+}
+
+/// Whether nothing has happened to a restarted member for as long as the spec bears.
+fn is_overdue(view: &ClusterView<'_>, rollout: &Rollout, pod: Option<&Pod>) -> bool {
+    let observed = view.observed;
+    let last = pod
+        .and_then(|pod| pod.created)
+        .map_or(rollout.progressed_at, |created| {
+            created.max(rollout.progressed_at)
+        });
+    let waited = observed.now.duration_since(last);
+    let deadline = observed.desired.updates.progress_deadline;
+    waited >= deadline.try_into().unwrap_or(SignedDuration::MAX)
+}
