@@ -171,8 +171,11 @@ pub fn status(
 }
 
 /// How many members there are: those that are recorded in the status, or on the StatefulSet where that has been lost. Where
-/// nobody has told who the members are yet, those that are ready.
+/// nobody has told who the members are yet, those that are ready. The members of before a restore are none any more.
 fn count_members(observed: &ObservedCluster, persisted: &PersistedState, ready: usize) -> usize {
+    if persisted.restore.as_ref().is_some_and(Restore::is_active) {
+        return persisted.members.len();
+    }
     let noted = observed.set.as_ref().map_or(0, |set| set.voters.len());
     let counts = [persisted.members.len(), noted, ready];
     counts.into_iter().find(|count| *count > 0).unwrap_or_default()
