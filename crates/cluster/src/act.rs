@@ -503,6 +503,12 @@ async fn change_membership_through(
                 let text = format!("{name} does not answer");
                 return Ok(ChangeReply::Done(Outcome::Waits(text)));
             };
+            // The call names no member and no cluster, and every process accepts it.
+            let status = member.status().await;
+            if !status.is_ok_and(|status| status.position.cluster == known.cluster) {
+                let text = format!("{name} does not confirm that it is of this cluster");
+                return Ok(ChangeReply::Done(Outcome::Stale(text)));
+            }
             target = member;
             (
                 Change::CancelDowngrade,

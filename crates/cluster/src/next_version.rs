@@ -60,10 +60,20 @@ pub fn next_version(
         blocker,
         snapshot_count: None,
     };
+    let is_one_image = matches!(observed.desired.image, Image::Whole { .. });
     let allow_downgrade = observed.desired.updates.allow_downgrade;
     let path = match policy::path(&running, &target, intermediate, allow_downgrade) {
         Ok(path) => path,
-        Err(refusal) => return stays(vec![target], Some(Blocker::VersionNotReachable(refusal))),
+        Err(refusal) => {
+            // Nobody runs the lower minor version of the template, and nobody is to by now.
+            let own = running.iter().min();
+            let own = own.filter(|_| !is_one_image && plan::is_template_below(&view));
+            let stays = stays(vec![target], Some(Blocker::VersionNotReachable(refusal)));
+            return NextVersion {
+                version: own.unwrap_or(&stays.version).clone(),
+                ..stays
+            };
+        }
     };
     let refused = |why: DowngradeRefusal| {
         let refusal = UpgradeRefusal::Downgrade {
@@ -73,7 +83,6 @@ pub fn next_version(
         };
         stays(vec![target.clone()], Some(Blocker::VersionNotReachable(refusal)))
     };
-    let is_one_image = matches!(observed.desired.image, Image::Whole { .. });
     let goes_down = running
         .iter()
         .all(|version| Minor::of(version) > Minor::of(&path.next));

@@ -50,11 +50,11 @@ pub use cluster_view::{ClusterView, Unreachable, majority};
 pub use evidence::{Evidence, evidence};
 pub use layout::{FetchContainer, ObjectLayout, TemplateChange};
 pub use restore::member_restore_statuses;
-pub use rollout::downgrade::{NotLowered, is_previous_minor, must_stay, not_lowered};
+pub use rollout::downgrade::{NotLowered, is_previous_minor, is_template_below, must_stay, not_lowered};
 pub use rollout::{
     BackupRequest, DEFAULT_QUOTA, Departure, OtherVoters, PendingCause, RECONNECTED_AFTER, RolloutState,
-    is_incomplete, is_next_minor, is_template_behind, member_versions, needs_cluster_version, outdated_pods,
-    restarting_member, stuck_pods, unschedulable_member,
+    is_incomplete, is_mixed, is_next_minor, is_template_behind, member_versions, needs_cluster_version,
+    outdated_pods, restarting_member, stuck_pods, unschedulable_member,
 };
 
 /// What to do next.

@@ -78,6 +78,8 @@ impl ObjectLayout {
             voter_ordinals,
             template: if may_update_template(view, persisted) {
                 TemplateChange::Update
+            } else if rollout::downgrade::must_return(view) {
+                TemplateChange::ReturnToServed
             } else {
                 TemplateChange::Keep
             },

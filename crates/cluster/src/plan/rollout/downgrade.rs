@@ -4,18 +4,24 @@
 //! How far a downgrade is, etcd says itself: nothing is remembered. While one is enabled no member can join, so that it is
 //! canceled first. As soon as one member runs the lower minor version, etcd keeps to that without it.
 
+use std::cmp::Reverse;
 use std::fmt;
 
 use etcd_operator_api::contract::Mode;
 use etcd_operator_etcd::membership::{Known, Role};
 use etcd_operator_etcd::status::{Downgrade, Status};
 use etcd_operator_etcd::version::{Minor, Version};
+use jiff::SignedDuration;
 
 use super::{PendingCause, gate, is_outdated, minor};
 use crate::observed_state::{ObservedMember, Ordinal};
 use crate::pending_operation::Operation;
 use crate::persisted_state::PersistedState;
 use crate::plan::{ClusterView, FlowDecision, GracePeriod, PodRef, Reason, Step, join};
+
+/// For how long after its time a pod that is deleted may still be created again from an earlier pod template. Where no kubelet
+/// ends it, it is for ever.
+const RECREATED_WITHIN: SignedDuration = SignedDuration::from_secs(30);
 
 /// What is not lowered yet, so that a member must not start with a lower minor version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,10 +97,9 @@ fn stage(view: &ClusterView<'_>, persisted: &PersistedState) -> Stage {
 fn first_not_lowered(view: &ClusterView<'_>) -> Option<(Ordinal, NotLowered)> {
     let observed = view.observed;
     let target = Minor::of(&observed.wanted.version)?;
-    let mut members = observed.members.iter();
-    members.find_map(|(ordinal, member)| {
-        let why = not_lowered(member.status()?, observed.cluster_version.as_ref(), target)?;
-        Some((*ordinal, why))
+    answering(view).find_map(|(ordinal, status)| {
+        let why = not_lowered(status, observed.cluster_version.as_ref(), target)?;
+        Some((ordinal, why))
     })
 }
 
@@ -161,7 +166,7 @@ fn lowest_member(view: &ClusterView<'_>) -> Option<Minor> {
 
 /// Whether the pod template is of a lower minor version than every member runs, so that its pods start only while a downgrade
 /// is enabled.
-fn is_template_below(view: &ClusterView<'_>) -> bool {
+pub fn is_template_below(view: &ClusterView<'_>) -> bool {
     let set = view.observed.set.as_ref();
     let template = set.and_then(|set| set.version.as_ref()).and_then(Minor::of);
     let lowest = lowest_member(view);
@@ -172,6 +177,12 @@ fn is_template_below(view: &ClusterView<'_>) -> bool {
 /// after that, and members that join meanwhile need it.
 pub fn is_template_returning(view: &ClusterView<'_>) -> bool {
     is_template_below(view) && Minor::of(&view.observed.wanted.version) >= lowest_member(view)
+}
+
+/// Whether a member is to join that cannot start with the pod template: whatever keeps the template from what the spec asks for,
+/// the last one that served lets it start.
+pub fn must_return(view: &ClusterView<'_>) -> bool {
+    is_template_below(view) && is_joining(view)
 }
 
 /// Whether members stay on the minor version that all of them run for now, although the spec asks for the one below: a member
@@ -201,17 +212,28 @@ fn is_joining(view: &ClusterView<'_>) -> bool {
         || Ordinal::first_n(wanted).any(can_join)
 }
 
+/// The processes of this cluster that answer. At the address of a pod that is gone another cluster may answer by now.
 fn answering<'a>(view: &ClusterView<'a>) -> impl Iterator<Item = (Ordinal, &'a Status)> {
+    let cluster = view.observed.persisted.cluster;
     let members = view.observed.members.iter();
-    members.filter_map(|(ordinal, member): (&Ordinal, &ObservedMember)| Some((*ordinal, member.status()?)))
+    members.filter_map(move |(ordinal, member): (&Ordinal, &ObservedMember)| {
+        let status = member.status()?;
+        (cluster == Some(status.position.cluster)).then_some((*ordinal, status))
+    })
 }
 
-/// The member that says that a downgrade is enabled, and to which minor version, if that can be read.
+/// The member that says that a downgrade is enabled, and to which minor version, if that can be read. The most advanced one
+/// that follows a leader counts: one that is cut off from the others tells what was, and cannot change it.
 fn enabled(view: &ClusterView<'_>) -> Option<(Ordinal, Option<Minor>)> {
-    answering(view).find_map(|(ordinal, status)| match &status.downgrade {
+    let telling = answering(view).filter(|(_, status)| status.downgrade.is_some());
+    let (ordinal, status) = telling.max_by_key(|(ordinal, status)| {
+        let index = status.applied.unwrap_or(status.raft_index);
+        (status.leader.is_some(), index, Reverse(*ordinal))
+    })?;
+    match &status.downgrade {
         Some(Downgrade::Enabled { target }) => Some((ordinal, target.as_ref().and_then(Minor::of))),
         Some(Downgrade::Disabled) | None => None,
-    })
+    }
 }
 
 /// Whether any member says that a downgrade is enabled.
@@ -278,8 +300,9 @@ pub fn before_join(view: &ClusterView<'_>, known: &Known, mut decision: FlowDeci
     }
     // It would start with the lower minor version in a cluster that has risen again.
     let is_going = |member: &ObservedMember| {
-        let is_deleted = member.pod.as_ref().is_some_and(|pod| pod.deleting.is_some());
-        is_deleted && member.status().is_some()
+        let due = member.pod.as_ref().and_then(|pod| pod.deleting);
+        let is_recent = due.is_some_and(|due| view.observed.now.duration_since(due) < RECREATED_WITHIN);
+        is_recent && member.status().is_some()
     };
     if view.observed.members.values().any(is_going) {
         decision.step = None;

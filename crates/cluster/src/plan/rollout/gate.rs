@@ -85,7 +85,11 @@ fn is_pod_admitted(view: &ClusterView<'_>) -> bool {
 /// Whether the change that the spec asks for by now cannot be made: the user must act, or the API server does not create its
 /// pods. The one before it is not carried on meanwhile: the spec asks for it no more.
 pub fn is_change_refused(view: &ClusterView<'_>) -> bool {
-    is_template_changed(view) && (user_blocker(view).is_some() || !is_pod_admitted(view))
+    // Whoever takes the consent to a downgrade back, or asks for a version that cannot be reached, changes no template.
+    let is_version_refused =
+        view.observed.wanted.version_blocker.is_some() && !minor::is_template_behind(view);
+    is_version_refused
+        || (is_template_changed(view) && (user_blocker(view).is_some() || !is_pod_admitted(view)))
 }
 
 /// How far the backup is that comes before another minor version, while nothing else keeps the members from it.
@@ -160,7 +164,8 @@ pub fn user_blocker(view: &ClusterView<'_>) -> Option<Blocker> {
     let set = observed.set.as_ref()?;
     // Where members could not even start again, the template follows them first.
     let blocker = observed.wanted.version_blocker.as_ref();
-    if let Some(blocker) = blocker.filter(|_| !minor::is_template_behind(view)) {
+    let must_follow = minor::is_template_behind(view) || downgrade::is_template_returning(view);
+    if let Some(blocker) = blocker.filter(|_| !must_follow) {
         return Some(blocker.clone());
     }
     if let Some(blocker) = minor::blocker(view) {

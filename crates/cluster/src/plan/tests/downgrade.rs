@@ -1,7 +1,9 @@
 //! Members that are downgraded by one minor version.
 
+use etcd_operator_api::cluster::UpdateStrategy;
 use etcd_operator_api::condition::ConditionType;
 use etcd_operator_api::contract::Verdict;
+use etcd_operator_etcd::id::{ClusterId, RaftIndex};
 use etcd_operator_etcd::policy::{DowngradeRefusal, UpgradeRefusal};
 use etcd_operator_etcd::status::Downgrade;
 use etcd_operator_etcd::version::{Minor, Version};
@@ -16,7 +18,7 @@ use super::rollout::may_update;
 use super::scene::{Scene, id, ordinal, waiting};
 use super::{line, plan, planned};
 use crate::blocker::{Blocker, BlockerReason};
-use crate::plan::{PendingCause, RolloutState};
+use crate::plan::{ClusterView, PendingCause, RolloutState, TemplateChange, is_mixed};
 
 /// Three members run a version, and the user asks for a lower one and consents to a downgrade.
 fn asked_with_consent(running: &str, target: &str) -> Scene {
@@ -287,6 +289,67 @@ fn where_the_template_has_changed_it_returns_before_a_member_joins() {
     // A member that is on its way down would come back with what the template was.
     scene.pod_at(2).deleting = Some(scene.observed.now);
     assert_eq!(plan(&scene.observed).step, None);
+    // Where no kubelet ends it, it does not come back.
+    scene.observed.now += SignedDuration::from_mins(5);
+    assert_eq!(planned(&scene), "Scaling Join(3) cancel downgrade through c-0");
+}
+
+#[test]
+fn while_the_rollout_is_paused_the_template_that_served_returns_before_a_member_joins() {
+    let mut scene = lowered();
+    template_changes(&mut scene);
+    scene.observed.desired.updates.strategy = UpdateStrategy::Paused;
+    let template = |scene: &Scene| plan(&scene.observed).layout.expect("a layout").template;
+    assert_eq!(template(&scene), TemplateChange::Keep);
+    grows(&mut scene);
+    assert_eq!(template(&scene), TemplateChange::ReturnToServed);
+}
+
+#[test]
+fn a_downgrade_that_is_refused_by_now_goes_no_further() {
+    let mut scene = lowered();
+    template_changes(&mut scene);
+    scene.observed.desired.updates.allow_downgrade = false;
+    look(&mut scene);
+    assert_eq!(plan(&scene.observed).step, None);
+    assert_eq!(scene.observed.wanted.version, version("3.7.3"));
+    assert!(may_update(&scene));
+    let mut further = half_way();
+    asks_for_version(&mut further, "3.5.35");
+    assert_eq!(plan(&further.observed).step, None);
+}
+
+#[test]
+fn a_member_that_follows_no_leader_does_not_keep_a_downgrade_enabled() {
+    let mut scene = lowered();
+    asks_for_version(&mut scene, "3.7.3");
+    says(&mut scene, None);
+    let status = scene.status(2).expect("it runs");
+    (status.leader, status.applied) = (None, Some(RaftIndex(90)));
+    status.downgrade = Some(Downgrade::Enabled {
+        target: Some(version("3.6.0")),
+    });
+    look(&mut scene);
+    assert_eq!(plan(&scene.observed).step, None);
+}
+
+#[test]
+fn the_downgrade_of_another_cluster_is_nobody_s_business() {
+    let mut scene = asked("3.7.3", "3.7.3");
+    settles(&mut scene, "3.7.3");
+    let status = scene.status(2).expect("it answers");
+    status.position.cluster = ClusterId::new(99).expect("an ID");
+    status.downgrade = Some(Downgrade::Enabled {
+        target: Some(version("3.6.0")),
+    });
+    assert_eq!(plan(&scene.observed).step, None);
+}
+
+#[test]
+fn a_cluster_that_is_half_way_down_counts_as_mixed() {
+    let scene = half_way();
+    assert!(is_mixed(&ClusterView::new(&scene.observed)));
+    assert!(!is_mixed(&ClusterView::new(&lowered().observed)));
 }
 
 #[test]
