@@ -43,7 +43,7 @@ use crate::metrics::{ClusterMetrics, Readings, Sample};
 use crate::observe::{self, Observation, observe};
 use crate::observed_state::{ObservedCluster, Ordinal};
 use crate::persisted_state::{PersistedState, Restore};
-use crate::plan::{self, ObjectLayout, Plan, RolloutState};
+use crate::plan::{self, ClusterView, ObjectLayout, PendingCause, Plan, RolloutState};
 use crate::ports::MemberClients;
 use crate::status::{self, StatusInputs};
 use apply_objects::{ApplyError, ObjectWriter};
@@ -252,6 +252,7 @@ impl Reconciler {
             }
         }
         if !status_inputs.conflicts.is_empty() || status_inputs.drops_plans {
+            self.rollout_slots.release(key);
             return Ok(Wake::After(RETRY_LATER));
         }
         self.take_step(key, &stored, &observation, &plan, &status_inputs)
@@ -278,8 +279,7 @@ impl Reconciler {
                 .tell(cluster, severity, reason, "Reconcile", text);
         }
         observation.observed.unfenced = self.unfenced_ordinals(key);
-        let rollout = observation.observed.persisted.rollout.as_ref();
-        let is_mixed = rollout.is_some_and(|rollout| rollout.reversible == Some(true));
+        let is_mixed = plan::is_mixed(&ClusterView::new(&observation.observed));
         observation.observed.wanted.has_slot =
             !plan::is_incomplete(&observation.observed) || self.rollout_slots.take(key, is_mixed);
         self.readings
@@ -482,9 +482,8 @@ fn is_under_way(observed: &ObservedCluster, plan: &Plan) -> bool {
         let Some(current) = &rollout.current else {
             let watched = SignedDuration::try_from(observed.desired.updates.min_ready);
             let watched = watched.ok().filter(|_| rollout.reversible == Some(true));
-            let watched = watched
-                .unwrap_or_default()
-                .saturating_add(plan::RECONNECTED_AFTER);
+            let watched = watched.unwrap_or_default().min(WATCHED_AT_MOST);
+            let watched = watched.saturating_add(plan::RECONNECTED_AFTER);
             return rollout.has_progressed_within(watched, observed.now);
         };
         let pod = observed.member(current.ordinal).pod.as_ref();
@@ -496,7 +495,16 @@ fn is_under_way(observed: &ObservedCluster, plan: &Plan) -> bool {
         .layout
         .as_ref()
         .is_some_and(ObjectLayout::may_update_template);
-    plan.rollout == RolloutState::RollingOut && (is_restarting || moves_template || plan.step.is_some())
+    let is_lowering = matches!(
+        &plan.rollout,
+        RolloutState::Pending(PendingCause::LowerClusterVersion | PendingCause::LowerStorageVersion { .. })
+    );
+    let rollout = plan.persisted.rollout.as_ref();
+    let has_begun =
+        rollout.is_some_and(|rollout| rollout.has_progressed_within(LOWERED_WITHIN, observed.now));
+    (is_lowering && has_begun)
+        || plan.rollout == RolloutState::RollingOut
+            && (is_restarting || moves_template || plan.step.is_some())
 }
 
 /// Whether the template of the pods is kept in the status, too: the spec alone would not bring it back.
@@ -528,6 +536,10 @@ fn can_go_without_objects(persisted: &PersistedState) -> bool {
     persisted.has_formed() && !persisted.restore.as_ref().is_some_and(Restore::is_active)
 }
 
+/// How long a cluster keeps others waiting while its user watches the newer minor version.
+const WATCHED_AT_MOST: SignedDuration = SignedDuration::from_mins(10);
+/// How soon etcd has lowered the versions of a cluster whose downgrade is enabled.
+const LOWERED_WITHIN: SignedDuration = SignedDuration::from_mins(1);
 /// After what time the copies show that the pod of a restarted member goes.
 const PODS_SEEN_AFTER: SignedDuration = SignedDuration::from_secs(10);
 /// How soon to look again where nothing can be done: for a name that somebody else has, for definitions that drop the plan.

@@ -62,6 +62,7 @@ impl Reconciler {
                 ..status_inputs.clone()
             };
             self.write_status(stored, observed, plan, &status_inputs).await?;
+            self.rollout_slots.release(key);
         }
         match taken? {
             Outcome::Done(text) => {
