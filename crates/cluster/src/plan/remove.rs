@@ -68,9 +68,11 @@ pub fn wait(
             "{name} is to be taken out. A member reports errors, and etcd does not tell its alarms: no member is removed until it does."
         ));
     }
-    let last = view
-        .is_healthy(known, member)
-        .then(|| rollout::wait_before_last(view, ordinal));
+    // One that the kubelet calls ready has missed an answer. A dead one would keep the others from returning.
+    let pod = view.observed.member(ordinal).pod.as_ref();
+    let is_ready = pod.is_some_and(|pod| pod.ready && pod.deleting.is_none());
+    let seems_to_serve = is_ready || view.is_healthy(known, member);
+    let last = seems_to_serve.then(|| rollout::wait_before_last(view, ordinal));
     last.flatten().and_then(|last| {
         waiting(format!(
             "{name} is to be taken out and is the last member of the lower minor version: {last}."
