@@ -51,7 +51,7 @@ impl DryRuns {
     }
 
     /// Keeps what the API server said. Pods that it admits are checked again if the template does not change after all.
-    fn record(&self, key: &ObjectKey, observed: &ObservedCluster, admission: &PodAdmission) {
+    fn record(&self, key: &ObjectKey, observed: &ObservedCluster, at: Timestamp, admission: &PodAdmission) {
         if !matches!(
             admission,
             PodAdmission::Refused { .. } | PodAdmission::Unknown { .. }
@@ -59,7 +59,7 @@ impl DryRuns {
             return self.forget(key);
         }
         let dry_run = DryRun {
-            at: observed.now,
+            at,
             generation: observed.generation,
             spec_hash: observed.wanted.spec_hash.clone(),
             admission: admission.clone(),
@@ -145,7 +145,9 @@ impl Reconciler {
                 .reporter
                 .tell(cluster, severity, reason, "Reconcile", text);
         }
-        self.dry_runs.record(key, &observation.observed, &admission);
+        // A webhook that does not answer takes longer than an answer counts: that begins when the answer is there.
+        let at = self.deps.clock.now();
+        self.dry_runs.record(key, &observation.observed, at, &admission);
         Ok(admission)
     }
 }
