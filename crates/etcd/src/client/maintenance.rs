@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use super::http::{self, VERSION_PATH, Versions};
 use super::tls::TlsFailure;
 use super::{Client, no_connection};
-use crate::error::{Cause, Error};
+use crate::error::{Cause, Class, Error};
 use crate::id::{MemberId, Revision};
 use crate::status::{Alarm, AlarmKind, KeysHash, Position, Status};
 use crate::version::Version;
@@ -67,12 +67,16 @@ impl Client {
             call: VERSION,
             cause: tls_failure.explain(cause),
         })?;
-        let own = self.status().await?.version;
-        if own != versions.server {
-            let what = format!("the member runs {own}, not {}", versions.server);
-            return Err(self.malformed(VERSION, what));
+        match self.status().await {
+            Ok(status) if status.version != versions.server => {
+                let what = format!("the member runs {}, not {}", status.version, versions.server);
+                Err(self.malformed(VERSION, what))
+            }
+            Ok(_) => Ok(versions.cluster),
+            // The process is there. Some minor versions tell their version only to users while authentication is enabled.
+            Err(error) if error.class() == Class::Unauthorised => Ok(versions.cluster),
+            Err(error) => Err(error),
         }
-        Ok(versions.cluster)
     }
 
     async fn read_versions(&self, tls_failure: &TlsFailure) -> Result<Versions, Cause> {
