@@ -200,10 +200,11 @@ impl Connection {
             return polled;
         }
         let mut bytes = [0; 1024];
-        match Pin::new(&mut self.stream).poll_read(context, &mut ReadBuf::new(&mut bytes)) {
+        let mut buffer = ReadBuf::new(&mut bytes);
+        match Pin::new(&mut self.stream).poll_read(context, &mut buffer) {
             Poll::Pending => return Poll::Pending,
             Poll::Ready(Err(error)) => self.failure.record(&error),
-            Poll::Ready(Ok(())) => {}
+            Poll::Ready(Ok(())) => self.has_answered = !buffer.filled().is_empty(),
         }
         polled
     }
