@@ -35,7 +35,7 @@ pub const PLAYED: [Story; 11] = [
 ];
 
 /// What happens on a bed only by chance, when much is asked of its machine.
-pub const BY_CHANCE: [Story; 19] = [
+pub const BY_CHANCE: [Story; 21] = [
     |sim| killed_again_and_again(sim).boxed(),
     |sim| ended_badly(sim, true).boxed(),
     |sim| ended_badly(sim, false).boxed(),
@@ -55,6 +55,9 @@ pub const BY_CHANCE: [Story; 19] = [
     |sim| on_a_lost_node_without_its_claim(sim).boxed(),
     |sim| deleted_as_it_ends_again_and_again(sim).boxed(),
     |sim| deleted_right_after_it_ended(sim).boxed(),
+    // The same with other seeds: in one of them the kubelet says once more that etcd is started later.
+    |sim| taken_out_unseen(sim).boxed(),
+    |sim| taken_out_unseen(sim).boxed(),
 ];
 
 /// Every move in any of these.
