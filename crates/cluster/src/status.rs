@@ -171,9 +171,11 @@ pub fn status(
 }
 
 /// How many members there are: those that are recorded in the status, or on the StatefulSet where that has been lost. Where
-/// nobody has told who the members are yet, those that are ready. The members of before a restore are none any more.
+/// nobody has told who the members are yet, those that are ready. Members that start for the first time, or on restored data,
+/// are none yet.
 fn count_members(observed: &ObservedCluster, persisted: &PersistedState, ready: usize) -> usize {
-    if persisted.restore.as_ref().is_some_and(Restore::is_active) {
+    let is_restoring = persisted.restore.as_ref().is_some_and(Restore::is_active);
+    if is_restoring || persisted.pending.is_some() {
         return persisted.members.len();
     }
     let noted = observed.set.as_ref().map_or(0, |set| set.voters.len());
