@@ -171,14 +171,12 @@ pub fn status(
 }
 
 /// How many members there are: those that are recorded in the status, or on the StatefulSet where that has been lost. Where
-/// nobody has told who the members are yet, those that are ready. Members that start for the first time, or on restored data,
-/// are none yet.
+/// nobody has told who the members are yet, those that are ready. What was noted before members start on other data does not count.
 fn count_members(observed: &ObservedCluster, persisted: &PersistedState, ready: usize) -> usize {
     let is_restoring = persisted.restore.as_ref().is_some_and(Restore::is_active);
-    if is_restoring || persisted.pending.is_some() {
-        return persisted.members.len();
-    }
-    let noted = observed.set.as_ref().map_or(0, |set| set.voters.len());
+    let is_starting = is_restoring || persisted.pending.is_some();
+    let noted = observed.set.as_ref().filter(|_| !is_starting);
+    let noted = noted.map_or(0, |set| set.voters.len());
     let counts = [persisted.members.len(), noted, ready];
     counts.into_iter().find(|count| *count > 0).unwrap_or_default()
 }
