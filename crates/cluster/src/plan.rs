@@ -50,7 +50,9 @@ pub use cluster_view::{ClusterView, Unreachable, majority};
 pub use evidence::{Evidence, evidence};
 pub use layout::{FetchContainer, ObjectLayout, TemplateChange};
 pub use restore::member_restore_statuses;
-pub use rollout::downgrade::{NotLowered, is_previous_minor, is_template_below, must_stay, not_lowered};
+pub use rollout::downgrade::{
+    NotLowered, cluster_not_lowered, is_previous_minor, is_template_below, must_stay, not_lowered,
+};
 pub use rollout::{
     BackupRequest, DEFAULT_QUOTA, Departure, OtherVoters, PendingCause, RECONNECTED_AFTER, RolloutState,
     is_incomplete, is_mixed, is_next_minor, is_template_behind, member_versions, needs_cluster_version,

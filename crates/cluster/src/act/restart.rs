@@ -12,7 +12,7 @@ use kube::core::{Selector, SelectorExt};
 use super::{Error, MEMBERSHIP_UNKNOWN, Outcome, preferred_connection, read_pod};
 use crate::observe::Observation;
 use crate::observed_state::{Ordinal, kube_objects};
-use crate::plan::{Departure, NotLowered, OtherVoters, PodRef, not_lowered};
+use crate::plan::{Departure, NotLowered, OtherVoters, PodRef, cluster_not_lowered, not_lowered};
 use crate::reconcile::Deps;
 
 /// The restart of a member.
@@ -91,8 +91,7 @@ async fn why_not_lowered(ordinal: Ordinal, minor: Minor, observation: &Observati
             Err(_) => Some(NotLowered::StorageVersion),
         };
     }
-    let is_lowered = cluster_version.as_ref().and_then(Minor::of) == Some(minor);
-    (!is_lowered).then_some(NotLowered::ClusterVersion)
+    cluster_not_lowered(cluster_version.as_ref(), minor)
 }
 
 /// Whether an eviction failed as it does for a pod of several budgets, which the API server does not name then.

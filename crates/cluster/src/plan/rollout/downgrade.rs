@@ -48,14 +48,19 @@ pub fn not_lowered(status: &Status, cluster_version: Option<&Version>, target: M
     if running.is_some_and(|running| running <= target || running < minor::STORAGE_VERSION_SINCE) {
         return None;
     }
-    if cluster_version.and_then(Minor::of) != Some(target) {
-        return Some(NotLowered::ClusterVersion);
+    if let Some(why) = cluster_not_lowered(cluster_version, target) {
+        return Some(why);
     }
     let stored = status
         .storage_version
         .as_ref()
         .and_then(|version| Minor::of(&version.parse().ok()?));
     (stored != Some(target)).then_some(NotLowered::StorageVersion)
+}
+
+/// Whether the cluster version keeps members from this minor version, whatever their files are of.
+pub fn cluster_not_lowered(cluster_version: Option<&Version>, target: Minor) -> Option<NotLowered> {
+    (cluster_version.and_then(Minor::of) != Some(target)).then_some(NotLowered::ClusterVersion)
 }
 
 /// How far a downgrade is that the spec asks for, before any member runs the lower minor version.
@@ -111,8 +116,7 @@ pub fn restart_wait(view: &ClusterView<'_>, ordinal: Ordinal) -> Option<NotLower
     if let Some(status) = observed.member(ordinal).status() {
         return not_lowered(status, observed.cluster_version.as_ref(), target);
     }
-    let is_lowered = observed.cluster_version.as_ref().and_then(Minor::of) == Some(target);
-    (lowered_to(view, ordinal).is_some() && !is_lowered).then_some(NotLowered::ClusterVersion)
+    lowered_to(view, ordinal).and_then(|_| cluster_not_lowered(observed.cluster_version.as_ref(), target))
 }
 
 /// The minor version of the pod template, if that is lower than the one that the member at an ordinal ran last, and the version
