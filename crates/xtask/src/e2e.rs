@@ -11,8 +11,8 @@ use crate::{Failure, machine, places, run};
 
 /// The test file that holds the scenarios.
 const SCENARIOS: &str = "scenarios";
-/// Where tables of full runs are committed.
-const PROOF: &str = "docs/proof";
+/// Where the tables of full runs go.
+const PROOF: &str = "target/results";
 /// Flags of the scenarios' runner, and whether a value follows.
 const FLAGS: &[(&str, bool)] = &[
     ("--keep", false),
@@ -207,7 +207,7 @@ mod tests {
         let request = parsed(&["--all", "volumes/"]).expect("these are flags");
         let arguments = scenario_arguments(&request);
         assert!(arguments.contains(&"--all".to_owned()));
-        assert!(arguments.iter().any(|one| one.ends_with("/docs/proof")));
+        assert!(arguments.iter().any(|one| one.ends_with("/target/results")));
     }
 
     #[test]

@@ -178,7 +178,7 @@ struct Stores {
 }
 
 /// The documented results. The test fails if they differ from what happens.
-const TABLE: &str = include_str!("../../../../docs/proof/stores.md");
+const TABLE: &str = include_str!("faults.md");
 
 async fn check_table(
     name: &str,
@@ -211,7 +211,7 @@ async fn check_table(
         }
     }
     assert!(cells >= 90, "{cells} cells");
-    assert_eq!(differing, "", "docs/proof/stores.md differs");
+    assert_eq!(differing, "", "faults.md differs");
 }
 
 fn impatient_policy() -> Policy {

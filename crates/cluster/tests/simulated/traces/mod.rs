@@ -17,7 +17,7 @@ use crate::weather::{About, Life, live, lived};
 use stories::{BY_CHANCE, PLAYED, moves};
 
 /// What was seen on real beds.
-const RECORDED: &str = "../../docs/proof/moves.txt";
+const RECORDED: &str = "tests/simulated/traces/moves.txt";
 /// Lives in which much goes wrong at once.
 const LIVES: [(About, u64); 2] = [(About::Usual, 3), (About::Restores, 1001)];
 
