@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::{
     await_rolled_out, has_blocker, is_rollout, kept, pods_with_flag, survived_without_gap, with_flag,
 };
-use crate::cluster::tenant::{SOON, Tenant, told};
+use crate::cluster::tenant::{SOON, Tenant, is, told};
 
 /// Nobody listens there, and the attempt does not leave the node.
 const UNPULLABLE: &str = "127.0.0.1:1/nothing:v3.6.16";
@@ -106,12 +106,23 @@ pub async fn lying_image(stage: Arc<Stage>) -> Result<()> {
     survived_without_gap(&tenant, load).await
 }
 
-/// etcd ends at once because of a flag: there is no quorum, and yet the corrected spec is rolled out.
+/// etcd of the only member ends at once because of a flag.
 pub async fn only_member(stage: Arc<Stage>) -> Result<()> {
-    let tenant = Tenant::serving(stage, EtcdVersion::V3_6_16, 1).await?;
+    flag(stage, 1).await
+}
+
+/// The same for one of two members, of whom a quorum needs both.
+pub async fn member_of_two(stage: Arc<Stage>) -> Result<()> {
+    flag(stage, 2).await
+}
+
+/// There is no quorum, and yet the corrected spec is rolled out.
+async fn flag(stage: Arc<Stage>, size: u8) -> Result<()> {
+    let tenant = Tenant::serving(stage, EtcdVersion::V3_6_16, size).await?;
     tenant.put("before").await?;
-    let (id, claims) = (tenant.id_of("c-0").await?, tenant.claim_uids().await?);
-    let mut spec = tenant.spec(1);
+    let (members, claims) = (tenant.members().await?, tenant.claim_uids().await?);
+    let (before, count) = (tenant.pod_uids().await?, usize::from(size));
+    let mut spec = tenant.spec(size);
     spec["etcd"] = json!({"extraArgs": ["--no-such-flag=1"]});
     tenant.apply(&spec).await?;
     tenant
@@ -119,16 +130,65 @@ pub async fn only_member(stage: Arc<Stage>) -> Result<()> {
             is_rollout(status, "Stalled") && told(status).any(|text| text.contains("no-such-flag"))
         })
         .await?;
+    let stopped = tenant.pod_uids().await?;
+    ensure!(
+        kept(&before, &stopped) == count - 1,
+        "{before:?} became {stopped:?}"
+    );
     tenant.note("corrects the flag");
-    tenant.apply(&with_flag(tenant.spec(1), 256)).await?;
+    tenant.apply(&with_flag(tenant.spec(size), 256)).await?;
     await_rolled_out(&tenant).await?;
-    tenant.converged(1).await?;
-    ensure!(pods_with_flag(&tenant, 1, 256).await?.len() == 1);
+    tenant.converged(size).await?;
+    ensure!(pods_with_flag(&tenant, count, 256).await?.len() == count);
     tenant.holds("before").await?;
-    ensure!(tenant.id_of("c-0").await? == id, "the member was replaced");
-    ensure!(tenant.claim_uids().await? == claims, "the volume was replaced");
-    until("the member takes writes", SOON, || async {
+    ensure!(tenant.members().await? == members, "members were replaced");
+    ensure!(tenant.claim_uids().await? == claims, "volumes were replaced");
+    until("the members take writes", SOON, || async {
         Ok(tenant.put("after").await.ok())
     })
     .await
+}
+
+/// No node has the label that the pods must select: one member waits for a node, until the selector is corrected.
+pub async fn node_selector(stage: Arc<Stage>) -> Result<()> {
+    let tenant = Tenant::serving(stage, EtcdVersion::V3_6_16, 3).await?;
+    let (members, claims) = (tenant.members().await?, tenant.claim_uids().await?);
+    let before = tenant.pod_uids().await?;
+    let load = tenant.load().await?;
+    load.flows().await?;
+    let selecting = |selector: Value| {
+        let mut spec = tenant.spec(3);
+        spec["pod"]["nodeSelector"] = selector;
+        spec
+    };
+    tenant.note("selects nodes that do not exist");
+    tenant
+        .apply(&selecting(json!({"example.com/disk": "fast"})))
+        .await?;
+    tenant
+        .says("a pod finds no node", |status| {
+            has_blocker(status, "PodUnschedulable")
+                && is(status, "Available", "True", "QuorumServes")
+                && status.updated_members.as_deref() == Some("1/3")
+        })
+        .await?;
+    load.flows().await?;
+    let stopped = tenant.pod_uids().await?;
+    ensure!(kept(&before, &stopped) == 2, "{before:?} became {stopped:?}");
+    tenant.note("selects nodes that exist");
+    tenant
+        .apply(&selecting(json!({"kubernetes.io/os": "linux"})))
+        .await?;
+    await_rolled_out(&tenant).await?;
+    tenant.converged(3).await?;
+    for pod in (0..3).map(|ordinal| tenant.pod(ordinal)) {
+        let selector = tenant.field(&format!("pod/{pod}"), ".spec.nodeSelector").await?;
+        ensure!(
+            serde_json::from_str::<Value>(&selector)? == json!({"kubernetes.io/os": "linux"}),
+            "{pod} selects {selector}"
+        );
+    }
+    ensure!(tenant.members().await? == members, "members were replaced");
+    ensure!(tenant.claim_uids().await? == claims, "volumes were replaced");
+    survived_without_gap(&tenant, load).await
 }

@@ -18,6 +18,7 @@ use super::{
 use crate::backup::hurt::{filled, into_bucket};
 use crate::backup::vault::{Backup, Bucket};
 use crate::cluster::control::{kill_operator, leads};
+use crate::cluster::heal::wipe;
 use crate::cluster::nodes::apart;
 use crate::cluster::tenant::{SOON, Tenant, is};
 
@@ -151,6 +152,27 @@ pub async fn by_scaling(stage: Arc<Stage>) -> Result<()> {
     tenant.note(&format!("{current} is being restarted"));
     tenant.scale(5).await?;
     grew_to_five(&tenant, &members).await?;
+    survived_without_gap(&tenant, load).await
+}
+
+/// A member has lost its data when the spec changes: it is replaced, and then the others restart.
+pub async fn by_lost_data(stage: Arc<Stage>) -> Result<()> {
+    let tenant = Tenant::serving(stage, EtcdVersion::V3_6_16, 3).await?;
+    let pods = tenant.pod_uids().await?;
+    let (_, follower) = tenant.leader_and_follower().await?;
+    let id = tenant.id_of(&follower).await?;
+    let load = tenant.load().await?;
+    load.flows().await?;
+    wipe(&tenant, &follower).await?;
+    tenant.apply(&with_flag(tenant.spec(3), 256)).await?;
+    tenant.becomes_another(&follower, &id).await?;
+    await_rolled_out(&tenant).await?;
+    tenant.converged(3).await?;
+    ensure!(pods_with_flag(&tenant, 3, 256).await?.len() == 3);
+    ensure!(
+        kept(&pods, &tenant.pod_uids().await?) == 0,
+        "a pod was not restarted"
+    );
     survived_without_gap(&tenant, load).await
 }
 

@@ -46,7 +46,7 @@ const GATE: [Scenario; 1] = [shared!(
 )];
 
 /// The rest, for their time.
-const FULL: [Scenario; 23] = [
+const FULL: [Scenario; 26] = [
     shared!(
         "an_image_that_cannot_be_pulled_stops_at_one_member_and_is_corrected",
         broken::image
@@ -68,6 +68,14 @@ const FULL: [Scenario; 23] = [
     shared!(
         "a_flag_that_ends_the_only_member_is_corrected",
         broken::only_member
+    ),
+    shared!(
+        "a_flag_that_ends_one_of_two_members_is_corrected",
+        broken::member_of_two
+    ),
+    shared!(
+        "nodes_that_do_not_exist_are_selected_and_corrected",
+        broken::node_selector
     ),
     shared!("on_delete_waits_for_the_user", strategy::on_delete),
     shared!("a_paused_rollout_changes_nothing", strategy::paused),
@@ -105,6 +113,10 @@ const FULL: [Scenario; 23] = [
     .on_three_nodes(),
     alone!("a_node_is_cut_off_during_a_rollout", interrupted::by_cut_node).on_three_nodes(),
     shared!("a_cluster_is_scaled_during_a_rollout", interrupted::by_scaling),
+    shared!(
+        "a_member_has_lost_its_data_when_the_spec_changes",
+        interrupted::by_lost_data
+    ),
     shared!("a_backup_that_runs_is_not_interrupted", interrupted::by_backup),
     alone!("of_sixteen_clusters_only_so_many_roll_at_once", many::sixteen),
     Scenario {
