@@ -19,11 +19,34 @@ use tokio::net::TcpListener;
 use crate::support::{BUCKET, Directory, PASSWORD, config, policy};
 use etcd_operator_store::testing::fake::{Dialect, Fake, now};
 
+/// A request to a local service.
+struct ServiceRequest {
+    /// `METHOD PATH`
+    line: String,
+    headers: http::HeaderMap,
+    body: String,
+}
+
+impl ServiceRequest {
+    fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+}
+
+/// The body of the answer, or the status of an error.
+type Answer = Result<String, u16>;
+
+/// The lines of the requests.
 type RecordedRequests = Arc<Mutex<Vec<String>>>;
 
-/// Starts a server that looks up its response by the line `METHOD PATH` and records the requests.
+fn count(recorded: &RecordedRequests, is_counted: impl Fn(&str) -> bool) -> usize {
+    let recorded = recorded.lock().expect("the mutex is not poisoned");
+    recorded.iter().filter(|line| is_counted(line)).count()
+}
+
+/// Starts a server with these answers. It records the requests.
 async fn start_service(
-    answers: impl Fn(&str, &str) -> Option<String> + Send + Sync + 'static,
+    answers: impl Fn(&ServiceRequest) -> Answer + Send + Sync + 'static,
 ) -> (String, RecordedRequests) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = format!("http://{}", listener.local_addr().expect("an address"));
@@ -36,18 +59,21 @@ async fn start_service(
                 let (recorded, answers) = (Arc::clone(&recorded), Arc::clone(&answers));
                 async move {
                     let line = format!("{} {}", request.method(), request.uri().path());
-                    let body = request.into_body().collect().await.expect("a body").to_bytes();
-                    let body = String::from_utf8(body.to_vec()).expect("text");
-                    recorded
-                        .lock()
-                        .expect("the mutex is not poisoned")
-                        .push(line.clone());
-                    let (status, text) = match answers(&line, &body) {
-                        Some(text) => (200, text),
-                        None => (
+                    let (head, body) = request.into_parts();
+                    let body = body.collect().await.expect("a body").to_bytes();
+                    let request = ServiceRequest {
+                        line: line.clone(),
+                        headers: head.headers,
+                        body: String::from_utf8(body.to_vec()).expect("text"),
+                    };
+                    recorded.lock().expect("the mutex is not poisoned").push(line);
+                    let (status, text) = match answers(&request) {
+                        Ok(text) => (200, text),
+                        Err(404) => (
                             404,
                             "{\"Code\":\"EntityNotExist.Role\",\"Message\":\"no such role\"}".to_owned(),
                         ),
+                        Err(status) => (status, String::new()),
                     };
                     let mut response = Response::new(Full::new(Bytes::from(text)));
                     *response.status_mut() = hyper::StatusCode::from_u16(status).expect("a status");
@@ -75,72 +101,170 @@ fn pair(expiration: Timestamp) -> String {
     )
 }
 
+fn variable(name: &str, value: &str) -> (String, String) {
+    (format!("ALIBABA_CLOUD_{name}"), value.to_owned())
+}
+
+/// A machine with a metadata service at this address.
+fn machine(metadata: &str) -> Platform {
+    Platform {
+        metadata: Some(metadata.to_owned()),
+        ..Platform::default()
+    }
+}
+
 async fn oss_with_platform_identity(fake: &Fake, platform: &Platform) -> Store {
     let config = config(Dialect::Oss, &fake.endpoint, None);
     connect(&config, None, platform, policy()).await.expect("a store")
 }
 
+const ROLE: &str = "/latest/meta-data/ram/security-credentials/";
+
+/// How a metadata service treats the session tokens of IMDSv2.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum SessionTokens {
+    Required,
+    /// As on old machines.
+    Unknown,
+}
+
+/// A metadata service of Alibaba Cloud whose machine has the role `backup-role`.
+fn answer_as_metadata_service(
+    request: &ServiceRequest,
+    tokens: SessionTokens,
+    keys: impl FnOnce() -> Answer,
+) -> Answer {
+    let (issued, token) = ("metadata-token", request.header("x-aliyun-ecs-metadata-token"));
+    if request.line == "PUT /latest/api/token" {
+        let lifetime = request.header("x-aliyun-ecs-metadata-token-ttl-seconds");
+        let lifetime: u32 = lifetime.and_then(|text| text.parse().ok()).ok_or(400u16)?;
+        return match tokens {
+            SessionTokens::Required if (1..=21600).contains(&lifetime) => Ok(issued.to_owned()),
+            SessionTokens::Required => Err(400),
+            SessionTokens::Unknown => Err(404),
+        };
+    }
+    let expected = (tokens == SessionTokens::Required).then_some(issued);
+    if token != expected {
+        return Err(403);
+    }
+    match request
+        .line
+        .strip_prefix("GET ")
+        .and_then(|path| path.strip_prefix(ROLE))
+    {
+        Some("") => Ok("backup-role\n".to_owned()),
+        Some("backup-role") => keys(),
+        _ => Err(404),
+    }
+}
+
+fn keys_for(minutes: i64) -> Answer {
+    Ok(pair(now() + SignedDuration::from_mins(minutes)))
+}
+
+fn is_key_request(line: &str) -> bool {
+    line.ends_with("/backup-role")
+}
+
 #[tokio::test]
 async fn oss_uses_the_role_of_the_machine_and_renews_its_keys() {
-    const ROLE: &str = "/latest/meta-data/ram/security-credentials/";
     for (minutes, times) in [(60, 1), (2, 3)] {
-        let (metadata, recorded) = start_service(move |line, _| match line {
-            "PUT /latest/api/token" => Some("metadata-token".to_owned()),
-            line if line == format!("GET {ROLE}") => Some("backup-role\n".to_owned()),
-            line if line == format!("GET {ROLE}backup-role") => {
-                Some(pair(now() + SignedDuration::from_mins(minutes)))
-            }
-            _ => None,
+        let (metadata, recorded) = start_service(move |request| {
+            answer_as_metadata_service(request, SessionTokens::Required, || keys_for(minutes))
         })
         .await;
         let fake = Fake::start(Dialect::Oss, None).await;
-        let platform = Platform {
-            metadata: Some(metadata),
-            ..Platform::default()
-        };
-        let store = oss_with_platform_identity(&fake, &platform).await;
+        let store = oss_with_platform_identity(&fake, &machine(&metadata)).await;
         for _ in 0..3 {
             store
                 .list("etcd")
                 .await
                 .expect("signed by the role, with its token");
         }
-        let recorded = recorded.lock().expect("the mutex is not poisoned");
-        let count = recorded
-            .iter()
-            .filter(|line| line.ends_with("backup-role"))
-            .count();
-        assert_eq!(count, times, "with {minutes} minutes left: {recorded:?}");
+        assert_eq!(
+            count(&recorded, is_key_request),
+            times,
+            "with {minutes} minutes left: {recorded:?}"
+        );
     }
 }
 
 #[tokio::test]
-async fn oss_assumes_the_role_of_the_service_account() {
-    let (sts, _) = start_service(|line, body| {
-        let has = |text: &str| body.split('&').any(|pair| pair == text);
-        let is_right = line == "POST /"
-            && has("Action=AssumeRoleWithOIDC")
-            && has("RoleArn=acs%3Aram%3A%3A1%3Arole%2Fbackup")
-            && has("OIDCProviderArn=acs%3Aram%3A%3A1%3Aoidc-provider%2Fp")
-            && has("OIDCToken=a.service%2Baccount.token");
-        let ends = now() + SignedDuration::from_hours(1);
-        is_right.then(|| format!("{{\"RequestId\":\"1\",\"Credentials\":{}}}", pair(ends)))
+async fn oss_uses_the_role_of_an_old_machine_without_session_tokens() {
+    let (metadata, recorded) =
+        start_service(|request| answer_as_metadata_service(request, SessionTokens::Unknown, || keys_for(60)))
+            .await;
+    let fake = Fake::start(Dialect::Oss, None).await;
+    let store = oss_with_platform_identity(&fake, &machine(&metadata)).await;
+    store.list("etcd").await.expect("signed by the role");
+    assert_eq!(count(&recorded, is_key_request), 1);
+}
+
+#[tokio::test]
+async fn oss_takes_the_name_of_the_machine_s_role_from_the_environment() {
+    let (metadata, recorded) = start_service(|request| {
+        answer_as_metadata_service(request, SessionTokens::Required, || keys_for(60))
     })
     .await;
-    let directory = Directory::new("service-account");
+    let fake = Fake::start(Dialect::Oss, None).await;
+    let mut platform = machine(&metadata);
+    platform
+        .variables
+        .extend([variable("ECS_METADATA", "backup-role")]);
+    let store = oss_with_platform_identity(&fake, &platform).await;
+    store.list("etcd").await.expect("signed by the role");
+    let discovery = format!("GET {ROLE}");
+    assert_eq!(count(&recorded, |line| line == discovery), 0, "{recorded:?}");
+
+    platform
+        .variables
+        .extend([variable("ECS_METADATA", "other-role")]);
+    let error = oss_with_platform_identity(&fake, &platform)
+        .await
+        .list("etcd")
+        .await
+        .expect_err("the machine does not have this role");
+    assert_eq!(error.class, Class::Credentials, "{error}");
+}
+
+/// The variables and the token of a service account, for this address of STS.
+fn service_account(directory: &Directory, sts: &str) -> Platform {
     let file = directory.0.join("token");
     std::fs::write(&file, "a.service+account.token\n").expect("written");
-    let fake = Fake::start(Dialect::Oss, None).await;
-    let variable = |name: &str, value: &str| (format!("ALIBABA_CLOUD_{name}"), value.to_owned());
-    let mut platform = Platform {
+    Platform {
         variables: BTreeMap::from([
             variable("ROLE_ARN", "acs:ram::1:role/backup"),
             variable("OIDC_PROVIDER_ARN", "acs:ram::1:oidc-provider/p"),
             variable("OIDC_TOKEN_FILE", file.to_str().expect("a path")),
-            variable("STS_ENDPOINT", &sts),
+            variable("STS_ENDPOINT", sts),
         ]),
         metadata: None,
-    };
+    }
+}
+
+fn assumed_role() -> Answer {
+    Ok(format!(
+        "{{\"RequestId\":\"1\",\"Credentials\":{}}}",
+        keys_for(60)?
+    ))
+}
+
+#[tokio::test]
+async fn oss_assumes_the_role_of_the_service_account() {
+    let (sts, _) = start_service(|request| {
+        let has = |text: &str| request.body.split('&').any(|pair| pair == text);
+        let is_right = request.line == "POST /"
+            && has("Action=AssumeRoleWithOIDC")
+            && has("RoleArn=acs%3Aram%3A%3A1%3Arole%2Fbackup")
+            && has("OIDCProviderArn=acs%3Aram%3A%3A1%3Aoidc-provider%2Fp")
+            && has("OIDCToken=a.service%2Baccount.token");
+        if is_right { assumed_role() } else { Err(404) }
+    })
+    .await;
+    let directory = Directory::new("service-account");
+    let fake = Fake::start(Dialect::Oss, None).await;
+    let mut platform = service_account(&directory, &sts);
     oss_with_platform_identity(&fake, &platform)
         .await
         .list("etcd")
@@ -170,12 +294,8 @@ async fn oss_assumes_the_role_of_the_service_account() {
 #[tokio::test]
 async fn a_platform_without_identity_is_reported() {
     let fake = Fake::start(Dialect::Oss, None).await;
-    let (empty_service, _) = start_service(|_, _| None).await;
-    let platform = Platform {
-        metadata: Some(empty_service),
-        ..Platform::default()
-    };
-    let error = oss_with_platform_identity(&fake, &platform)
+    let (empty_service, _) = start_service(|_| Err(404)).await;
+    let error = oss_with_platform_identity(&fake, &machine(&empty_service))
         .await
         .list("etcd")
         .await
@@ -273,12 +393,12 @@ async fn s3_uses_the_identity_of_containers_machines_and_variables() {
     let pair = format!(
         "{{\"Code\":\"Success\",\"Type\":\"AWS-HMAC\",\"LastUpdated\":\"2026-01-01T00:00:00Z\",\"AccessKeyId\":\"AKIATEST\",\"SecretAccessKey\":\"{PASSWORD}\",\"Token\":\"t\",\"Expiration\":\"{ends}\",\"AccountId\":\"1\"}}"
     );
-    let (metadata, recorded) = start_service(move |line, _| match line {
-        "PUT /latest/api/token" => Some("metadata-token".to_owned()),
+    let (metadata, recorded) = start_service(move |request| match request.line.as_str() {
+        "PUT /latest/api/token" => Ok("metadata-token".to_owned()),
         "GET /latest/meta-data/iam/security-credentials-extended/"
-        | "GET /latest/meta-data/iam/security-credentials/" => Some("backup-role".to_owned()),
-        line if line.ends_with("/backup-role") || line == "GET /container" => Some(pair.clone()),
-        _ => None,
+        | "GET /latest/meta-data/iam/security-credentials/" => Ok("backup-role".to_owned()),
+        line if is_key_request(line) || line == "GET /container" => Ok(pair.clone()),
+        _ => Err(404),
     })
     .await;
     let container = format!("{metadata}/container");
@@ -297,11 +417,5 @@ async fn s3_uses_the_identity_of_containers_machines_and_variables() {
         let written = fake.state().objects.remove("by/identity");
         assert!(written.is_some(), "{case:?} was used");
     }
-    assert!(
-        recorded
-            .lock()
-            .expect("the mutex is not poisoned")
-            .iter()
-            .any(|line| line == "GET /container")
-    );
+    assert_ne!(count(&recorded, |line| line == "GET /container"), 0);
 }
