@@ -176,6 +176,15 @@ impl Class {
     }
 }
 
+/// The service that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The store.
+    Store,
+    /// The service of the platform that issues credentials, before a request was sent to the store.
+    Identity,
+}
+
 /// The failure of a single request, as reported by a backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
@@ -185,6 +194,8 @@ pub struct Fault {
     pub detail: String,
     /// How long the store asks clients to wait before the next request.
     pub retry_after: Option<Duration>,
+    /// The service that failed.
+    pub origin: Origin,
 }
 
 impl Fault {
@@ -194,6 +205,22 @@ impl Fault {
             class,
             detail: detail.into(),
             retry_after: None,
+            origin: Origin::Store,
+        }
+    }
+
+    /// Converts the failure of a service that issues credentials. It keeps its class if a retry may succeed. The other
+    /// classes describe a store.
+    pub(crate) fn into_identity_fault(self) -> Self {
+        let class = if self.class.is_worth_retrying() {
+            self.class
+        } else {
+            Class::Credentials
+        };
+        Self {
+            class,
+            origin: Origin::Identity,
+            ..self
         }
     }
 }
@@ -258,6 +285,8 @@ pub struct Error {
     pub operation: Operation,
     /// The class of the error.
     pub class: Class,
+    /// The service that failed.
+    pub origin: Origin,
     /// The address of the object.
     pub object: String,
     /// The endpoint of the store.
@@ -284,10 +313,14 @@ impl Error {
         Self {
             operation,
             class: fault.class,
+            origin: fault.origin,
             object: location.address(name),
             endpoint: location.endpoint.clone(),
             detail: fault.detail,
-            setting: fault.class.setting(location.kind),
+            setting: match fault.origin {
+                Origin::Store => fault.class.setting(location.kind),
+                Origin::Identity => Class::Credentials.setting(location.kind),
+            },
             attempts,
             upload_remains: None,
         }
@@ -309,7 +342,11 @@ impl fmt::Display for Error {
         if !self.endpoint.is_empty() {
             write!(f, " at {}", self.endpoint)?;
         }
-        write!(f, ": {}", self.class.sentence())?;
+        let sentence = match self.origin {
+            Origin::Store => self.class.sentence(),
+            Origin::Identity => "cannot obtain credentials from the platform",
+        };
+        write!(f, ": {sentence}")?;
         if !self.detail.is_empty() {
             write!(f, " ({})", self.detail)?;
         }

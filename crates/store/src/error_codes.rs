@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 
-use crate::error::{Class, Fault};
+use crate::error::{Class, Fault, Origin};
 use crate::secret::Redactor;
 
 /// An error response of a store.
@@ -33,6 +33,7 @@ impl ErrorResponse {
             class: class(&self.code, self.status),
             detail: redactor.redact(&detail),
             retry_after: self.retry_after,
+            origin: Origin::Store,
         }
     }
 }
@@ -114,6 +115,8 @@ fn class_by_code(code: &str) -> Option<Class> {
         | "RateLimitExceeded"
         | "QosQuotaExceeded"
         | "QpsLimitExceeded" => Class::Throttled,
+        // Alibaba Cloud's STS names what is limited, as in `Throttling.User`, and answers with status 400.
+        _ if code.starts_with("Throttling.") => Class::Throttled,
         "InternalError" | "ServiceUnavailable" | "RequestTimeout" | "IncompleteBody" | "BadDigest"
         | "InvalidDigest" | "OperationTimedOut" | "Md5Mismatch" | "Busy" => Class::Transient,
         "OperationAborted" | "ConditionalRequestConflict" | "PartAlreadyInProgress" => Class::Conflict,
@@ -186,6 +189,7 @@ mod tests {
         assert_eq!(class_of(403, "NewCodeOfNextYear"), Class::Forbidden);
         assert_eq!(class_of(200, "InternalError"), Class::Transient);
         assert_eq!(class_of(503, ""), Class::Throttled);
+        assert_eq!(class_of(400, "Throttling.User"), Class::Throttled);
         assert_eq!(
             class_of(409, "BlobArchived"),
             Class::Unsupported,

@@ -30,7 +30,7 @@ pub mod trust;
 pub mod upload;
 mod xml;
 
-pub use error::{Class, Error, Fault, Operation, UploadRemains};
+pub use error::{Class, Error, Fault, Operation, Origin, UploadRemains};
 pub use key::Key;
 pub use policy::Policy;
 pub use store::{CreateOutcome, Store, SweepResult};

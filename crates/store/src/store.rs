@@ -365,7 +365,7 @@ impl Store {
                 let error = Error::new(fault, operation, self.location(), name, attempt);
                 return Err((error, has_uncertain_attempt));
             }
-            tracing::debug!(%operation, name, attempt, class = fault.class.as_str(), detail = fault.detail, "retrying");
+            tracing::debug!(%operation, name, attempt, class = fault.class.as_str(), origin = ?fault.origin, detail = fault.detail, "retrying");
             self.wait_before_retry(attempt, fault.retry_after).await;
             attempt += 1;
         }

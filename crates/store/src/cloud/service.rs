@@ -81,11 +81,10 @@ impl Service {
             _ => None,
         };
         let name_identity = |fault: Fault| {
-            let detail = format!("cannot obtain credentials from the platform: {}", fault.detail);
             if is_store {
                 fault
             } else {
-                Fault::new(Class::Credentials, detail)
+                fault.into_identity_fault()
             }
         };
         let answered = HttpService::call(&self.http, request).await;

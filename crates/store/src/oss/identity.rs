@@ -8,11 +8,11 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 use tokio::sync::Mutex;
 
+use super::response::{header, transport_fault};
 use super::sign::AccessKey;
 use crate::clock;
 use crate::error::{Class, Fault};
-use crate::error_codes::ErrorResponse;
-use crate::net;
+use crate::error_codes::{ErrorResponse, retry_after};
 use crate::platform::Platform;
 use crate::secret::{InvalidConfig, Redactor, Secret, SecretString};
 
@@ -164,7 +164,7 @@ impl Identity {
             // The old keys are still valid for a while. The next request tries to renew them again.
             Err(fault) => match cached.as_ref().filter(|known| now < known.expires_at) {
                 Some(known) => Ok(known.keys.clone()),
-                None => Err(fault),
+                None => Err(fault.into_identity_fault()),
             },
         }
     }
@@ -269,38 +269,26 @@ async fn fetch_from_metadata_service(
 async fn send(request: reqwest::RequestBuilder, redactor: &Redactor) -> Result<String, Fault> {
     let answer = async {
         let response = request.send().await?;
-        let status = response.status().as_u16();
-        Ok::<_, reqwest::Error>((status, response.text().await?))
+        let status = response.status();
+        let wait = retry_after(header(&response, "retry-after"));
+        Ok::<_, reqwest::Error>((status, wait, response.text().await?))
     };
-    let (status, text) = match tokio::time::timeout(TIMEOUT, answer).await {
-        Ok(Ok(answer)) => answer,
-        Ok(Err(error)) => {
-            let fault = net::connection_fault(&error.without_url(), redactor);
-            let detail = format!("cannot obtain credentials from the platform: {}", fault.detail);
-            return Err(Fault::new(Class::Credentials, detail));
-        }
-        Err(_) => {
-            return Err(Fault::new(
-                Class::Credentials,
-                "cannot obtain credentials from the platform: no response in time",
-            ));
-        }
-    };
-    if (200..300).contains(&status) {
+    let (status, wait, text) = tokio::time::timeout(TIMEOUT, answer)
+        .await
+        .map_err(|_| Fault::new(Class::TimedOut, format!("no response within {TIMEOUT:?}")))?
+        .map_err(|error| transport_fault(error, redactor))?;
+    if status.is_success() {
         return Ok(text);
     }
     let body: ErrorBody = serde_json::from_str(&text).unwrap_or_default();
     let response = ErrorResponse {
-        status,
+        status: status.as_u16(),
         code: body.code,
         message: body.message,
-        ..ErrorResponse::default()
+        region: None,
+        retry_after: wait,
     };
-    let detail = format!(
-        "cannot obtain credentials from the platform: {}",
-        response.fault(redactor).detail
-    );
-    Err(Fault::new(Class::Credentials, detail))
+    Err(response.fault(redactor))
 }
 
 /// Does not include the text of the parser error, which could quote the keys.

@@ -1,6 +1,7 @@
 //! Tests of platform identities. Local servers stand in for the metadata services and the token service.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -8,7 +9,7 @@ use etcd_operator_store::connect::connect;
 use etcd_operator_store::oss::{Oss, OssConfig};
 use etcd_operator_store::platform::Platform;
 use etcd_operator_store::s3::{S3, S3Config};
-use etcd_operator_store::{Class, Key, Store};
+use etcd_operator_store::{Class, Key, Origin, Store};
 use http_body_util::{BodyExt as _, Full};
 use hyper::service::service_fn;
 use hyper::{Request, Response};
@@ -16,7 +17,7 @@ use hyper_util::rt::TokioIo;
 use jiff::{SignedDuration, Timestamp};
 use tokio::net::TcpListener;
 
-use crate::support::{BUCKET, Directory, PASSWORD, config, policy};
+use crate::support::{BUCKET, Directory, PASSWORD, config, policy, secret};
 use etcd_operator_store::testing::fake::{Dialect, Fake, now};
 
 /// A request to a local service.
@@ -279,7 +280,11 @@ async fn oss_assumes_the_role_of_the_service_account() {
         .list("etcd")
         .await
         .expect_err("no such role");
-    assert_eq!(error.class, Class::Credentials, "{error}");
+    assert_eq!(
+        (error.class, error.origin),
+        (Class::Credentials, Origin::Identity),
+        "{error}"
+    );
     let text = error.to_string();
     assert!(
         text.contains("EntityNotExist.Role") && text.contains("oss.ossSecret"),
@@ -289,6 +294,66 @@ async fn oss_assumes_the_role_of_the_service_account() {
         !text.contains("service+account") && !text.contains("service%2B"),
         "{text}"
     );
+}
+
+#[tokio::test]
+async fn a_failure_of_sts_that_passes_is_retried() {
+    let directory = Directory::new("failing-sts");
+    let fake = Fake::start(Dialect::Oss, None).await;
+    let requests = AtomicUsize::new(0);
+    let (sts, _) = start_service(move |_| match requests.fetch_add(1, Ordering::SeqCst) {
+        0 => Err(503),
+        _ => assumed_role(),
+    })
+    .await;
+    let store = oss_with_platform_identity(&fake, &service_account(&directory, &sts)).await;
+    store.list("etcd").await.expect("a second attempt");
+
+    let (down, recorded) = start_service(|_| Err(503)).await;
+    let store = oss_with_platform_identity(&fake, &service_account(&directory, &down)).await;
+    let error = store.list("etcd").await.expect_err("STS is down");
+    assert_eq!(
+        (error.class, error.origin, error.setting),
+        (Class::Throttled, Origin::Identity, Some("oss.ossSecret")),
+        "{error}"
+    );
+    assert_eq!(count(&recorded, |_| true), 3, "as often as the policy says");
+}
+
+#[tokio::test]
+async fn an_unreachable_sts_is_not_reported_as_an_unreachable_store() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let sts = format!("http://{}", listener.local_addr().expect("an address"));
+    drop(listener);
+    let directory = Directory::new("unreachable-sts");
+    let fake = Fake::start(Dialect::Oss, None).await;
+    let store = oss_with_platform_identity(&fake, &service_account(&directory, &sts)).await;
+    let error = store.list("etcd").await.expect_err("no server listens");
+    assert_eq!(
+        (error.class, error.origin, error.setting),
+        (Class::Unreachable, Origin::Identity, Some("oss.ossSecret")),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn a_failure_of_azure_s_metadata_service_that_passes_is_retried() {
+    let requests = AtomicUsize::new(0);
+    let (metadata, _) = start_service(move |_| match requests.fetch_add(1, Ordering::SeqCst) {
+        0 => Err(503),
+        _ => Ok(format!(
+            "{{\"access_token\":\"{PASSWORD}\",\"expires_on\":\"{}\",\"token_type\":\"Bearer\",\"resource\":\"r\"}}",
+            (now() + SignedDuration::from_hours(1)).as_second()
+        )),
+    })
+    .await;
+    let fake = Fake::start(Dialect::Abs, None).await;
+    let config = config(Dialect::Abs, &fake.endpoint, None);
+    let account = secret(&[("storage-account", "testaccount")]);
+    let store = connect(&config, Some(&account), &machine(&metadata), policy())
+        .await
+        .expect("a store");
+    store.list("etcd").await.expect("a second attempt");
 }
 
 #[tokio::test]

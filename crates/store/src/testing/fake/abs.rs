@@ -40,10 +40,9 @@ fn error_response(request: &ReceivedRequest, status: u16, code: &'static str) ->
 }
 
 pub fn serve(request: &ReceivedRequest, state: &mut State) -> FakeResponse {
-    if !request
-        .header("authorization")
-        .is_some_and(|value| value.starts_with("SharedKey testaccount:"))
-    {
+    let authorization = request.header("authorization").unwrap_or_default();
+    let bearer = format!("Bearer {}", state.secret);
+    if !authorization.starts_with("SharedKey testaccount:") && authorization != bearer {
         return error_response(request, 403, "AuthenticationFailed");
     }
     if !request.is_in_bucket() {
