@@ -5,6 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use reqwest::StatusCode;
 use serde::Deserialize;
 use tokio::sync::Mutex;
 
@@ -234,7 +235,7 @@ async fn assume_role(
         .header("content-type", "application/x-www-form-urlencoded")
         .body(pairs.join("&"));
     let answer = send(request, &redactor).await?;
-    let assumed: AssumeRoleResponse = parse_keys(&answer)?;
+    let assumed: AssumeRoleResponse = parse_keys(&answer.into_text(&redactor)?)?;
     Ok(assumed.credentials)
 }
 
@@ -247,8 +248,14 @@ async fn fetch_from_metadata_service(
     let request = http
         .put(format!("{metadata}/latest/api/token"))
         .header("x-aliyun-ecs-metadata-token-ttl-seconds", "21600");
-    // Old machines do not issue this token and do not require it.
-    let token = send(request, &redactor).await.ok();
+    let answer = send(request, &redactor).await?;
+    let is_refused = answer.status.is_client_error();
+    let token = match answer.into_text(&redactor) {
+        Ok(token) => Some(token),
+        // Old machines do not issue this token and do not require it.
+        Err(fault) if is_refused && !fault.class.is_worth_retrying() => None,
+        Err(fault) => return Err(fault),
+    };
     let get = |path: String| {
         let request = http.get(format!(
             "{metadata}/latest/meta-data/ram/security-credentials/{path}"
@@ -260,35 +267,53 @@ async fn fetch_from_metadata_service(
     };
     let role = match role {
         Some(role) => role.to_owned(),
-        None => send(get(String::new()), &redactor).await?.trim().to_owned(),
+        None => {
+            let answer = send(get(String::new()), &redactor).await?;
+            answer.into_text(&redactor)?.trim().to_owned()
+        }
     };
     let answer = send(get(crate::key::percent_encode(&role, false)), &redactor).await?;
-    parse_keys(&answer)
+    parse_keys(&answer.into_text(&redactor)?)
 }
 
-async fn send(request: reqwest::RequestBuilder, redactor: &Redactor) -> Result<String, Fault> {
+/// An answer with any status.
+struct Answer {
+    status: StatusCode,
+    retry_after: Option<Duration>,
+    text: String,
+}
+
+impl Answer {
+    /// The text of a success, else the fault.
+    fn into_text(self, redactor: &Redactor) -> Result<String, Fault> {
+        if self.status.is_success() {
+            return Ok(self.text);
+        }
+        let body: ErrorBody = serde_json::from_str(&self.text).unwrap_or_default();
+        let response = ErrorResponse {
+            status: self.status.as_u16(),
+            code: body.code,
+            message: body.message,
+            region: None,
+            retry_after: self.retry_after,
+        };
+        Err(response.fault(redactor))
+    }
+}
+
+async fn send(request: reqwest::RequestBuilder, redactor: &Redactor) -> Result<Answer, Fault> {
     let answer = async {
         let response = request.send().await?;
-        let status = response.status();
-        let wait = retry_after(header(&response, "retry-after"));
-        Ok::<_, reqwest::Error>((status, wait, response.text().await?))
+        Ok::<_, reqwest::Error>(Answer {
+            status: response.status(),
+            retry_after: retry_after(header(&response, "retry-after")),
+            text: response.text().await?,
+        })
     };
-    let (status, wait, text) = tokio::time::timeout(TIMEOUT, answer)
+    tokio::time::timeout(TIMEOUT, answer)
         .await
         .map_err(|_| Fault::new(Class::TimedOut, format!("no response within {TIMEOUT:?}")))?
-        .map_err(|error| transport_fault(error, redactor))?;
-    if status.is_success() {
-        return Ok(text);
-    }
-    let body: ErrorBody = serde_json::from_str(&text).unwrap_or_default();
-    let response = ErrorResponse {
-        status: status.as_u16(),
-        code: body.code,
-        message: body.message,
-        region: None,
-        retry_after: wait,
-    };
-    Err(response.fault(redactor))
+        .map_err(|error| transport_fault(error, redactor))
 }
 
 /// Does not include the text of the parser error, which could quote the keys.

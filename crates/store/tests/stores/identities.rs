@@ -203,6 +203,22 @@ async fn oss_uses_the_role_of_an_old_machine_without_session_tokens() {
 }
 
 #[tokio::test]
+async fn a_session_token_that_cannot_be_had_for_a_moment_is_no_old_machine() {
+    let tries = AtomicUsize::new(0);
+    let (metadata, recorded) = start_service(move |request| {
+        if request.line.starts_with("PUT") && tries.fetch_add(1, Ordering::SeqCst) == 0 {
+            return Err(503);
+        }
+        answer_as_metadata_service(request, SessionTokens::Required, || keys_for(60))
+    })
+    .await;
+    let fake = Fake::start(Dialect::Oss, None).await;
+    let store = oss_with_platform_identity(&fake, &machine(&metadata)).await;
+    store.list("etcd").await.expect("a second attempt");
+    assert_eq!(count(&recorded, is_key_request), 1, "{recorded:?}");
+}
+
+#[tokio::test]
 async fn oss_takes_the_name_of_the_machine_s_role_from_the_environment() {
     let (metadata, recorded) = start_service(|request| {
         answer_as_metadata_service(request, SessionTokens::Required, || keys_for(60))
