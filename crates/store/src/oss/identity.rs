@@ -2,12 +2,12 @@
 //! account (OIDC), or the RAM role of the machine. Temporary keys are renewed before they expire.
 
 use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use reqwest::StatusCode;
 use serde::Deserialize;
-use tokio::sync::Mutex;
 
 use super::response::{header, transport_fault};
 use super::sign::AccessKey;
@@ -24,6 +24,9 @@ const STS_ENDPOINT: &str = "https://sts.aliyuncs.com";
 /// How long before their expiry temporary keys are renewed.
 const RENEWAL_MARGIN: SignedDuration = SignedDuration::from_mins(5);
 
+/// How long valid keys are used after a failed renewal before the next one.
+const RENEWAL_PAUSE: SignedDuration = SignedDuration::from_secs(30);
+
 /// The timeout of requests to the token and metadata services.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -35,7 +38,9 @@ pub(super) enum Identity {
     Temporary {
         source: Source,
         http: reqwest::Client,
-        cached: Mutex<Option<TemporaryKeys>>,
+        cache: Mutex<KeyCache>,
+        /// Held while keys are requested, so that they are requested once.
+        renewal: tokio::sync::Mutex<()>,
     },
 }
 
@@ -57,6 +62,32 @@ pub(super) enum Source {
 pub(super) struct TemporaryKeys {
     keys: AccessKey,
     expires_at: Timestamp,
+}
+
+/// The temporary keys that were issued last.
+#[derive(Default)]
+pub(super) struct KeyCache {
+    issued: Option<TemporaryKeys>,
+    /// When a renewal began or failed, if none has succeeded since.
+    tried_at: Option<Timestamp>,
+}
+
+impl KeyCache {
+    /// The keys, unless they must be requested first: they expire soon, or have expired. Shortly after a renewal began or
+    /// failed, keys that expire soon are used as well.
+    fn usable(&self, now: Timestamp) -> Option<&AccessKey> {
+        let was_tried = self.tried_at.is_some_and(|at| now < at + RENEWAL_PAUSE);
+        let margin = if was_tried {
+            SignedDuration::ZERO
+        } else {
+            RENEWAL_MARGIN
+        };
+        let issued = self
+            .issued
+            .as_ref()
+            .filter(|issued| now + margin < issued.expires_at)?;
+        Some(&issued.keys)
+    }
 }
 
 #[derive(Deserialize)]
@@ -129,7 +160,8 @@ impl Identity {
         Ok(Self::Temporary {
             source,
             http,
-            cached: Mutex::new(None),
+            cache: Mutex::default(),
+            renewal: tokio::sync::Mutex::default(),
         })
     }
 
@@ -148,27 +180,46 @@ impl Identity {
 
     /// Access keys that stay valid for the next minutes.
     pub(super) async fn keys(&self) -> Result<AccessKey, Fault> {
-        let (source, http, cached) = match self {
+        let (source, http, cache, renewal) = match self {
             Self::Fixed(keys) => return Ok(keys.clone()),
-            Self::Temporary { source, http, cached } => (source, http, cached),
+            Self::Temporary {
+                source,
+                http,
+                cache,
+                renewal,
+            } => (source, http, cache, renewal),
         };
-        let mut cached = cached.lock().await;
-        let now = clock::now();
-        if let Some(known) = cached
-            .as_ref()
-            .filter(|known| now + RENEWAL_MARGIN < known.expires_at)
-        {
-            return Ok(known.keys.clone());
+        if let Some(keys) = lock(cache).usable(clock::now()) {
+            return Ok(keys.clone());
         }
-        match source.fetch_keys(http).await {
-            Ok(issued) => Ok(cached.insert(issued).keys.clone()),
-            // The old keys are still valid for a while. The next request tries to renew them again.
-            Err(fault) => match cached.as_ref().filter(|known| now < known.expires_at) {
-                Some(known) => Ok(known.keys.clone()),
-                None => Err(fault.into_identity_fault()),
-            },
+        let _renewal = renewal.lock().await;
+        {
+            // Another request may have renewed them meanwhile.
+            let (mut cache, now) = (lock(cache), clock::now());
+            if let Some(keys) = cache.usable(now) {
+                return Ok(keys.clone());
+            }
+            cache.tried_at = Some(now);
+        }
+        let answer = source.fetch_keys(http).await;
+        let mut cache = lock(cache);
+        match answer {
+            Ok(issued) => {
+                cache.tried_at = None;
+                Ok(cache.issued.insert(issued).keys.clone())
+            }
+            Err(fault) => {
+                let now = clock::now();
+                cache.tried_at = Some(now);
+                let keys = cache.usable(now).cloned();
+                keys.ok_or_else(|| fault.into_identity_fault())
+            }
         }
     }
+}
+
+fn lock(cache: &Mutex<KeyCache>) -> MutexGuard<'_, KeyCache> {
+    cache.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn with_scheme(endpoint: &str) -> String {
@@ -332,5 +383,34 @@ impl fmt::Debug for Identity {
             Self::Fixed(keys) => f.debug_tuple("Fixed").field(keys).finish(),
             Self::Temporary { source, .. } => f.debug_tuple("Temporary").field(source).finish(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_renewed_before_they_expire_and_used_until_then_if_that_fails() {
+        let expiry: Timestamp = "2026-11-28T12:00:00Z".parse().expect("a time");
+        let before = |seconds| expiry - SignedDuration::from_secs(seconds);
+        let mut cache = KeyCache::default();
+        assert_eq!(cache.usable(before(600)), None);
+        cache.issued = Some(TemporaryKeys {
+            keys: AccessKey {
+                id: "STS.1".into(),
+                secret: SecretString::new("secret"),
+                token: None,
+            },
+            expires_at: expiry,
+        });
+        let is_usable = |cache: &KeyCache, seconds| cache.usable(before(seconds)).is_some();
+        assert!(is_usable(&cache, 301));
+        assert!(!is_usable(&cache, 300), "it is time to renew them");
+        cache.tried_at = Some(before(300));
+        assert!(is_usable(&cache, 299) && is_usable(&cache, 271));
+        assert!(!is_usable(&cache, 270), "it is time to try again");
+        cache.tried_at = Some(before(1));
+        assert!(!is_usable(&cache, 0), "they have expired");
     }
 }

@@ -203,6 +203,28 @@ async fn oss_uses_the_role_of_an_old_machine_without_session_tokens() {
 }
 
 #[tokio::test]
+async fn valid_keys_are_used_while_they_cannot_be_renewed() {
+    let tries = AtomicUsize::new(0);
+    let (metadata, recorded) = start_service(move |request| {
+        if request.line.starts_with("PUT") && tries.fetch_add(1, Ordering::SeqCst) > 0 {
+            return Err(503);
+        }
+        answer_as_metadata_service(request, SessionTokens::Required, || keys_for(2))
+    })
+    .await;
+    let fake = Fake::start(Dialect::Oss, None).await;
+    let store = oss_with_platform_identity(&fake, &machine(&metadata)).await;
+    for _ in 0..4 {
+        store
+            .list("etcd")
+            .await
+            .expect("signed with the keys of the first request");
+    }
+    let renewals = count(&recorded, |line| line.starts_with("PUT")) - 1;
+    assert_eq!(renewals, 1, "the service is left alone for a while: {recorded:?}");
+}
+
+#[tokio::test]
 async fn a_session_token_that_cannot_be_had_for_a_moment_is_no_old_machine() {
     let tries = AtomicUsize::new(0);
     let (metadata, recorded) = start_service(move |request| {
