@@ -395,6 +395,34 @@ async fn a_failure_of_azure_s_metadata_service_that_passes_is_retried() {
 }
 
 #[tokio::test]
+async fn oss_sends_the_security_token_of_temporary_keys_in_a_secret_or_in_variables() {
+    let fake = Fake::start(Dialect::Oss, None).await;
+    let config = config(Dialect::Oss, &fake.endpoint, None);
+    let keys = [("accessKeyID", "STS.TEST"), ("accessKeySecret", PASSWORD)];
+    let keys_and_token = |token: &'static str| secret(&[keys[0], keys[1], ("securityToken", token)]);
+    let variables = BTreeMap::from([
+        variable("ACCESS_KEY_ID", "STS.TEST"),
+        variable("ACCESS_KEY_SECRET", PASSWORD),
+        variable("SECURITY_TOKEN", "the-token"),
+    ]);
+    let environment = Platform {
+        variables,
+        ..Platform::default()
+    };
+    let nothing = Platform::default();
+    for (secret, platform, is_accepted) in [
+        (Some(keys_and_token("the-token")), &nothing, true),
+        (None, &environment, true),
+        (Some(keys_and_token("another-token")), &nothing, false),
+        (Some(secret(&keys)), &environment, false),
+    ] {
+        let store = connect(&config, secret.as_ref(), platform, policy()).await;
+        let listed = store.expect("a store").list("etcd").await;
+        assert_eq!(listed.is_ok(), is_accepted, "{secret:?} {platform:?}: {listed:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_platform_without_identity_is_reported() {
     let fake = Fake::start(Dialect::Oss, None).await;
     let (empty_service, _) = start_service(|_| Err(404)).await;
