@@ -25,6 +25,14 @@ pub(crate) fn http_client(trust: &TrustedRoots) -> Result<reqwest::Client, Inval
         .map_err(|error| InvalidConfig::new("the HTTP client", root_cause(&error)))
 }
 
+/// Whether others can read a request to this address in transit: it leaves the machine over plain HTTP.
+pub(crate) fn is_readable_in_transit(uri: &http::Uri) -> bool {
+    let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
+    let is_loopback =
+        host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    uri.scheme_str() == Some("http") && !is_loopback
+}
+
 /// Converts a connection error to a fault. The innermost error that has a class decides.
 pub(crate) fn connection_fault(error: &(dyn StdError + 'static), redactor: &Redactor) -> Fault {
     let mut class = Class::Transient;

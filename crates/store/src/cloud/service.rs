@@ -134,19 +134,16 @@ fn host_and_port(uri: &http::Uri) -> Option<(String, u16)> {
 }
 
 /// Whether the request sends a secret over plain HTTP to another machine. Metadata services are reached over
-/// plain HTTP but receive no secret. Requests to the loopback interface do not leave the machine.
+/// plain HTTP but receive no secret.
 fn exposes_secret(request: &HttpRequest) -> bool {
-    let uri = request.uri();
-    let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
-    let is_loopback =
-        host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
-    let is_signed = uri
+    let is_signed = request
+        .uri()
         .query()
         .is_some_and(|query| query.split('&').any(|pair| pair.starts_with("sig=")));
     let has_secret = request.headers().contains_key(http::header::AUTHORIZATION)
         || is_signed
         || request.body().content_length() > 0;
-    uri.scheme_str() == Some("http") && !is_loopback && has_secret
+    has_secret && net::is_readable_in_transit(request.uri())
 }
 
 /// The code and message of an error response in XML or JSON.

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use http::Uri;
 use jiff::{SignedDuration, Timestamp};
 use reqwest::StatusCode;
 use serde::Deserialize;
@@ -14,6 +15,7 @@ use super::sign::AccessKey;
 use crate::clock;
 use crate::error::{Class, Fault};
 use crate::error_codes::{ErrorResponse, retry_after};
+use crate::net;
 use crate::platform::Platform;
 use crate::secret::{InvalidConfig, Redactor, Secret, SecretString};
 
@@ -141,9 +143,8 @@ impl Identity {
             variable("OIDC_TOKEN_FILE"),
         );
         let source = if let (Some(role), Some(provider), Some(token_file)) = account {
-            let sts = variable("STS_ENDPOINT").map_or_else(|| STS_ENDPOINT.to_owned(), with_scheme);
             Source::ServiceAccount {
-                sts,
+                sts: parse_sts_endpoint(variable("STS_ENDPOINT").unwrap_or(STS_ENDPOINT))?,
                 role: role.to_owned(),
                 provider: provider.to_owned(),
                 token_file: token_file.to_owned(),
@@ -222,11 +223,24 @@ fn lock(cache: &Mutex<KeyCache>) -> MutexGuard<'_, KeyCache> {
     cache.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn with_scheme(endpoint: &str) -> String {
-    if endpoint.contains("://") {
-        endpoint.trim_end_matches('/').to_owned()
+/// Parses the address of STS, which receives the service account's token. Without a scheme it is HTTPS.
+fn parse_sts_endpoint(text: &str) -> Result<String, InvalidConfig> {
+    let text = text.trim();
+    let address = if text.contains("://") {
+        text.to_owned()
     } else {
-        format!("https://{endpoint}")
+        format!("https://{text}")
+    };
+    let address = address.trim_end_matches('/').to_owned();
+    let uri = address.parse::<Uri>().ok();
+    let is_http = |uri: &Uri| matches!(uri.scheme_str(), Some("https" | "http"));
+    match uri.filter(is_http) {
+        Some(uri) if !net::is_readable_in_transit(&uri) => Ok(address),
+        _ => {
+            let problem = "must begin with https://, because the service account's token could be read in transit, or be the \
+                           host alone; for example: sts.cn-hangzhou.aliyuncs.com";
+            Err(InvalidConfig::new("ALIBABA_CLOUD_STS_ENDPOINT", problem))
+        }
     }
 }
 
@@ -389,6 +403,30 @@ impl fmt::Debug for Identity {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_service_account_s_token_is_sent_over_https_or_within_the_machine() {
+        for (text, expected) in [
+            (STS_ENDPOINT, "https://sts.aliyuncs.com"),
+            (
+                "sts-vpc.cn-hangzhou.aliyuncs.com/",
+                "https://sts-vpc.cn-hangzhou.aliyuncs.com",
+            ),
+            ("http://127.0.0.1:8080", "http://127.0.0.1:8080"),
+        ] {
+            assert_eq!(parse_sts_endpoint(text), Ok(expected.to_owned()));
+        }
+        for text in [
+            "http://sts.aliyuncs.com",
+            "HTTP://sts.aliyuncs.com",
+            "http://10.0.0.1",
+            "ftp://sts.aliyuncs.com",
+            "https://",
+        ] {
+            let refused = parse_sts_endpoint(text).expect_err(text);
+            assert_eq!(refused.setting, "ALIBABA_CLOUD_STS_ENDPOINT");
+        }
+    }
 
     #[test]
     fn keys_are_renewed_before_they_expire_and_used_until_then_if_that_fails() {
