@@ -11,10 +11,23 @@ use crate::trust::TrustedRoots;
 /// The timeout for establishing a connection.
 pub(crate) const CONNECT: Duration = Duration::from_secs(10);
 
+/// Whether a client uses the proxy that the environment names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Proxy {
+    FromEnvironment,
+    /// For metadata services: behind a proxy is another machine's service, or none.
+    None,
+}
+
 /// Creates an HTTP client. It does not retry, and it does not follow redirects: a signature is valid for one
 /// address only.
-pub(crate) fn http_client(trust: &TrustedRoots) -> Result<reqwest::Client, InvalidConfig> {
-    reqwest::Client::builder()
+pub(crate) fn http_client(trust: &TrustedRoots, proxy: Proxy) -> Result<reqwest::Client, InvalidConfig> {
+    let builder = reqwest::Client::builder();
+    let builder = match proxy {
+        Proxy::FromEnvironment => builder,
+        Proxy::None => builder.no_proxy(),
+    };
+    builder
         .tls_backend_preconfigured(trust.to_rustls_config()?)
         .connect_timeout(CONNECT)
         .redirect(reqwest::redirect::Policy::none())

@@ -91,10 +91,9 @@ impl Oss {
         let text = config.endpoint.as_deref().unwrap_or(DEFAULT_ENDPOINT);
         let endpoint = Endpoint::parse(text, &config.bucket, config.region.as_deref())?;
         let trust = TrustedRoots::new("oss.caSecret", config.ca.as_ref())?;
-        let http = net::http_client(&trust)?;
-        let identity = Identity::new(secret, platform, http.clone())?;
+        let identity = Identity::new(secret, platform, &trust)?;
         Ok(Self {
-            http,
+            http: net::http_client(&trust, net::Proxy::FromEnvironment)?,
             location: StoreLocation {
                 kind: Kind::Oss,
                 bucket: config.bucket.clone(),

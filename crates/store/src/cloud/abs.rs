@@ -14,7 +14,6 @@ use super::{ABS_MARK, Cloud, Provider, Service, client_config_error};
 use crate::backend::{Kind, Part, PendingUpload, StoreLocation};
 use crate::error::Fault;
 use crate::key::percent_encode;
-use crate::net;
 use crate::platform::Platform;
 use crate::secret::{InvalidConfig, Redactor, Secret};
 use crate::trust::TrustedRoots;
@@ -108,7 +107,7 @@ impl Cloud {
             (None, Some(sas)) => builder.with_config(AzureConfigKey::SasKey, check_sas(sas)?),
             (None, None) => with_platform_identity(builder, platform, authority),
         };
-        let service = Service::new(net::http_client(&trust)?, &base, redactor);
+        let service = Service::new(&trust, &base, redactor)?;
         let store: MicrosoftAzure = builder
             .with_http_connector(service.clone())
             .build()

@@ -10,7 +10,6 @@ use serde::Deserialize;
 use super::{Cloud, Provider, Service, client_config_error};
 use crate::backend::{Kind, StoreLocation};
 use crate::key::percent_encode;
-use crate::net;
 use crate::platform::Platform;
 use crate::secret::{InvalidConfig, Redactor, Secret};
 use crate::trust::TrustedRoots;
@@ -84,7 +83,7 @@ impl Cloud {
                 }
             }
         }
-        let service = Service::new(net::http_client(&trust)?, base, redactor);
+        let service = Service::new(&trust, base, redactor)?;
         let store: GoogleCloudStorage =
             builder
                 .with_http_connector(service.clone())

@@ -16,14 +16,17 @@ use serde::Deserialize;
 use crate::digest::content_md5;
 use crate::error::{Class, Fault};
 use crate::error_codes::{ErrorResponse, retry_after};
-use crate::net;
-use crate::secret::Redactor;
+use crate::net::{self, Proxy};
+use crate::secret::{InvalidConfig, Redactor};
+use crate::trust::TrustedRoots;
 use crate::xml;
 
 /// An HTTP client that reports failures as faults.
 #[derive(Clone)]
 pub(super) struct Service {
     http: reqwest::Client,
+    /// The client for metadata services.
+    direct: reqwest::Client,
     /// Host and port of the store. Requests to other hosts obtain credentials.
     store: Option<(String, u16)>,
     /// Whether the configured endpoint of the store starts with `http://`.
@@ -50,15 +53,16 @@ struct TokenError {
 }
 
 impl Service {
-    pub(super) fn new(http: reqwest::Client, base: &str, redactor: Redactor) -> Self {
+    pub(super) fn new(trust: &TrustedRoots, base: &str, redactor: Redactor) -> Result<Self, InvalidConfig> {
         let base = base.parse::<http::Uri>().ok();
         let allows_plain_http = base.as_ref().is_some_and(|uri| uri.scheme_str() == Some("http"));
-        Self {
-            http,
+        Ok(Self {
+            http: net::http_client(trust, Proxy::FromEnvironment)?,
+            direct: net::http_client(trust, Proxy::None)?,
             store: base.as_ref().and_then(host_and_port),
             allows_plain_http,
             redactor,
-        }
+        })
     }
 
     pub(super) fn redactor(&self) -> &Redactor {
@@ -87,7 +91,14 @@ impl Service {
                 fault.into_identity_fault()
             }
         };
-        let answered = HttpService::call(&self.http, request).await;
+        // Of the services that issue credentials, only metadata services are asked over plain HTTP.
+        let is_metadata_service = !is_store && request.uri().scheme_str() == Some("http");
+        let http = if is_metadata_service {
+            &self.direct
+        } else {
+            &self.http
+        };
+        let answered = HttpService::call(http, request).await;
         let response = answered.map_err(|error| name_identity(self.transport_fault(&error)))?;
         if response.status().is_success() {
             return check_received_digest(&response, sent.as_ref()).map(|()| response);
@@ -267,8 +278,8 @@ mod tests {
 
     #[tokio::test]
     async fn no_token_goes_over_plain_http_except_to_a_store_configured_with_http() {
-        let trust = crate::trust::TrustedRoots::new("gcs.caSecret", None).expect("trust");
-        let http = crate::net::http_client(&trust).expect("a client");
+        let trust = TrustedRoots::new("gcs.caSecret", None).expect("trust");
+        let service = |base| Service::new(&trust, base, Redactor::default()).expect("a client");
         let ask = |uri: &str, header: Option<&str>, body: &str| {
             let mut request = http::Request::builder().method(Method::POST).uri(uri);
             if let Some(value) = header {
@@ -279,7 +290,7 @@ mod tests {
         };
         // Addresses reserved for documentation; no server listens there.
         let token = Some("Bearer hunter2");
-        let secure = Service::new(http.clone(), "https://192.0.2.1", Redactor::default());
+        let secure = service("https://192.0.2.1");
         for request in [
             ask("http://192.0.2.1/b/k", token, ""),
             ask("http://192.0.2.7/token", None, "assertion=hunter2"),
@@ -301,7 +312,7 @@ mod tests {
         ] {
             assert_eq!(exposes_secret(&ask(uri, header, body)), expected, "{uri}");
         }
-        let plain = Service::new(http, "http://127.0.0.1:1", Redactor::default());
+        let plain = service("http://127.0.0.1:1");
         assert!(plain.allows_plain_http && !secure.allows_plain_http);
     }
 

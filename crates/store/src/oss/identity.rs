@@ -15,9 +15,10 @@ use super::sign::AccessKey;
 use crate::clock;
 use crate::error::{Class, Fault};
 use crate::error_codes::{ErrorResponse, retry_after};
-use crate::net;
+use crate::net::{self, Proxy};
 use crate::platform::Platform;
 use crate::secret::{InvalidConfig, Redactor, Secret, SecretString};
+use crate::trust::TrustedRoots;
 
 const SECRET_SETTING: &str = "oss.ossSecret";
 const METADATA_ENDPOINT: &str = "http://100.100.100.200";
@@ -118,7 +119,7 @@ impl Identity {
     pub(super) fn new(
         secret: Option<&Secret>,
         platform: &Platform,
-        http: reqwest::Client,
+        trust: &TrustedRoots,
     ) -> Result<Self, InvalidConfig> {
         if let Some(secret) = secret {
             return Ok(Self::Fixed(AccessKey {
@@ -142,25 +143,25 @@ impl Identity {
             variable("OIDC_PROVIDER_ARN"),
             variable("OIDC_TOKEN_FILE"),
         );
-        let source = if let (Some(role), Some(provider), Some(token_file)) = account {
-            Source::ServiceAccount {
+        let (source, proxy) = if let (Some(role), Some(provider), Some(token_file)) = account {
+            let source = Source::ServiceAccount {
                 sts: parse_sts_endpoint(variable("STS_ENDPOINT").unwrap_or(STS_ENDPOINT))?,
                 role: role.to_owned(),
                 provider: provider.to_owned(),
                 token_file: token_file.to_owned(),
-            }
+            };
+            (source, Proxy::FromEnvironment)
         } else {
-            Source::Machine {
-                metadata: platform
-                    .metadata
-                    .clone()
-                    .unwrap_or_else(|| METADATA_ENDPOINT.to_owned()),
+            let metadata = platform.metadata.as_deref().unwrap_or(METADATA_ENDPOINT);
+            let source = Source::Machine {
+                metadata: metadata.to_owned(),
                 role: variable("ECS_METADATA").map(str::to_owned),
-            }
+            };
+            (source, Proxy::None)
         };
         Ok(Self::Temporary {
             source,
-            http,
+            http: net::http_client(trust, proxy)?,
             cache: Mutex::default(),
             renewal: tokio::sync::Mutex::default(),
         })

@@ -374,15 +374,20 @@ async fn an_unreachable_sts_is_not_reported_as_an_unreachable_store() {
     );
 }
 
+/// The answer of Azure's and of Google's metadata service.
+fn bearer_token() -> Answer {
+    let ends = (now() + SignedDuration::from_hours(1)).as_second();
+    Ok(format!(
+        "{{\"access_token\":\"{PASSWORD}\",\"expires_on\":\"{ends}\",\"expires_in\":3600,\"token_type\":\"Bearer\",\"resource\":\"r\"}}"
+    ))
+}
+
 #[tokio::test]
 async fn a_failure_of_azure_s_metadata_service_that_passes_is_retried() {
     let requests = AtomicUsize::new(0);
     let (metadata, _) = start_service(move |_| match requests.fetch_add(1, Ordering::SeqCst) {
         0 => Err(503),
-        _ => Ok(format!(
-            "{{\"access_token\":\"{PASSWORD}\",\"expires_on\":\"{}\",\"token_type\":\"Bearer\",\"resource\":\"r\"}}",
-            (now() + SignedDuration::from_hours(1)).as_second()
-        )),
+        _ => bearer_token(),
     })
     .await;
     let fake = Fake::start(Dialect::Abs, None).await;
@@ -467,21 +472,23 @@ fn debug_output_contains_no_keys() {
     );
 }
 
-/// The AWS SDK reads the environment of the process, so each case runs in a child process. This variable
-/// passes the endpoint to it.
+/// The libraries below read the environment of the process, so each case runs in a child process. These variables
+/// pass endpoints to it.
 const CHILD: &str = "ETCD_OPERATOR_STORE_TEST_ENDPOINT";
+const CHILD_METADATA: &str = "ETCD_OPERATOR_STORE_TEST_METADATA";
+const CHILD_DIALECT: &str = "ETCD_OPERATOR_STORE_TEST_DIALECT";
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "the parent test hands the endpoint over so"
+    reason = "the parent test hands the endpoints over so"
 )]
-fn endpoint_of_parent() -> Option<String> {
-    std::env::var(CHILD).ok()
+fn variable_of_parent(name: &str) -> Option<String> {
+    std::env::var(name).ok()
 }
 
 #[tokio::test]
 async fn s3_in_a_child_process_uses_the_identity_of_its_environment() {
-    let Some(endpoint) = endpoint_of_parent() else {
+    let Some(endpoint) = variable_of_parent(CHILD) else {
         return;
     };
     let config = S3Config {
@@ -499,17 +506,17 @@ async fn s3_in_a_child_process_uses_the_identity_of_its_environment() {
         .expect("created");
 }
 
-/// Runs the child test with only these environment variables. Its policy limits how long it takes.
-async fn run_child(variables: &[(&str, &str)]) -> bool {
-    let test = "identities::s3_in_a_child_process_uses_the_identity_of_its_environment";
+/// Runs this child test with only these environment variables. Its policy limits how long it takes.
+async fn run_child(test: &str, variables: &[(&str, &str)]) -> bool {
+    let test = format!("identities::{test}");
     let mut command = std::process::Command::new(std::env::current_exe().expect("this program"));
     command
-        .args(["--exact", test])
+        .args(["--exact", test.as_str()])
         .env_clear()
         .envs(variables.iter().copied());
     let ended = tokio::task::spawn_blocking(move || command.output()).await;
     ended
-        .expect("the mutex is not poisoned")
+        .expect("the task does not panic")
         .expect("it ran")
         .status
         .success()
@@ -544,9 +551,66 @@ async fn s3_uses_the_identity_of_containers_machines_and_variables() {
     for case in cases {
         let mut variables = vec![(CHILD, fake.endpoint.as_str())];
         variables.extend(case);
-        assert!(run_child(&variables).await, "{case:?}");
+        let child = "s3_in_a_child_process_uses_the_identity_of_its_environment";
+        assert!(run_child(child, &variables).await, "{case:?}");
         let written = fake.state().objects.remove("by/identity");
         assert!(written.is_some(), "{case:?} was used");
     }
     assert_ne!(count(&recorded, |line| line == "GET /container"), 0);
+}
+
+#[tokio::test]
+async fn a_child_process_with_a_proxy_uses_the_role_of_the_machine() {
+    let (Some(endpoint), Some(metadata)) = (variable_of_parent(CHILD), variable_of_parent(CHILD_METADATA))
+    else {
+        return;
+    };
+    let dialect = match variable_of_parent(CHILD_DIALECT).as_deref() {
+        Some("oss") => Dialect::Oss,
+        Some("gcs") => Dialect::Gcs,
+        _ => Dialect::Abs,
+    };
+    let account = secret(&[("storage-account", "testaccount")]);
+    let account = (dialect == Dialect::Abs).then_some(&account);
+    let config = config(dialect, &endpoint, None);
+    let store = connect(&config, account, &machine(&metadata), policy()).await;
+    store
+        .expect("a store")
+        .list("etcd")
+        .await
+        .expect("authorized by the role");
+}
+
+/// The fake store is the proxy: it receives its own requests this way, and would receive those to the metadata service.
+#[tokio::test]
+async fn metadata_services_are_reached_without_the_proxy_of_the_environment() {
+    for (name, dialect) in [
+        ("oss", Dialect::Oss),
+        ("gcs", Dialect::Gcs),
+        ("abs", Dialect::Abs),
+    ] {
+        let (metadata, recorded) = start_service(|request| {
+            if request.line.starts_with("GET /computeMetadata/") || request.line == "GET /" {
+                return bearer_token();
+            }
+            answer_as_metadata_service(request, SessionTokens::Required, || keys_for(60))
+        })
+        .await;
+        let fake = Fake::start(dialect, None).await;
+        let host = metadata.trim_start_matches("http://");
+        let variables = [
+            (CHILD, fake.endpoint.as_str()),
+            (CHILD_METADATA, &metadata),
+            (CHILD_DIALECT, name),
+            ("GCE_METADATA_HOST", host),
+            ("HTTP_PROXY", &fake.endpoint),
+        ];
+        let child = "a_child_process_with_a_proxy_uses_the_role_of_the_machine";
+        assert!(
+            run_child(child, &variables).await,
+            "{name}: {:?}",
+            fake.state().requests
+        );
+        assert_ne!(count(&recorded, |_| true), 0, "{name}");
+    }
 }
