@@ -35,7 +35,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The source of the access keys.
 pub(super) enum Identity {
-    /// AccessKey that do not change.
+    /// An access key that does not change.
     Fixed(AccessKey),
     /// Temporary keys, requested when needed.
     Temporary {

@@ -33,9 +33,9 @@ pub struct SignedRequest {
     pub method: String,
     /// The bucket, whether the host name, the path or a custom domain selects it.
     pub bucket: String,
-    /// The object name, not encode_query. Empty for requests about the bucket.
+    /// The object name, not percent-encoded. Empty for requests about the bucket.
     pub key: String,
-    /// The query parameters, not encode_query.
+    /// The query parameters, not percent-encoded.
     pub query: BTreeMap<String, String>,
     /// The headers, with names in lower case.
     pub headers: BTreeMap<String, String>,
