@@ -37,9 +37,6 @@ use crate::rejection;
 use crate::url::ClientUrl;
 use tls::{Connector, TlsFailure};
 
-/// Members end connections that are pinged more often than every five seconds.
-const PING_EVERY: Duration = Duration::from_secs(10);
-const PONG_WITHIN: Duration = Duration::from_secs(3);
 /// What may be on its way unread: little enough to hold, and enough that a snapshot does not wait for every round trip.
 const WINDOW: u32 = 2 << 20;
 /// What generated clients put before the reason why a channel takes no request. The reason is text, not a source.
@@ -184,15 +181,14 @@ where
     })
 }
 
-/// TLS is the connector's.
+/// TLS is the connector's. No pings are sent: members end connections that are pinged more often than
+/// `--grpc-keepalive-min-time`, which users may set. A member that is gone is noticed by the deadline of the call.
 fn prepare(endpoint: &Endpoint) -> Result<tonic::transport::Endpoint, String> {
     let prepared = tonic::transport::Endpoint::from_shared(endpoint.url.to_string())
         .map_err(|error| with_sources(&error.to_string(), error.source()))?
         .connect_timeout(endpoint.limits.connect)
         .initial_stream_window_size(WINDOW)
-        .initial_connection_window_size(WINDOW)
-        .http2_keep_alive_interval(PING_EVERY)
-        .keep_alive_timeout(PONG_WITHIN);
+        .initial_connection_window_size(WINDOW);
     Ok(prepared)
 }
 

@@ -88,6 +88,18 @@ async fn a_call_with_a_limit_of_its_own_waits_that_long() {
     assert_eq!(error.cause, Cause::NoAnswer(Duration::from_millis(300)));
 }
 
+/// etcd ends connections that are pinged more often than `--grpc-keepalive-min-time`, which users may set.
+#[tokio::test]
+async fn a_member_is_not_pinged_while_it_works_on_a_call() {
+    let (listener, address) = listen().await;
+    let (client, _stream) = client(&listener, &endpoint(address)).await;
+    tokio::time::pause();
+    let hour = Duration::from_hours(1);
+    // An unanswered ping would end the connection first.
+    let error = client.defragment(hour).await.expect_err("no answer");
+    assert_eq!(error.cause, Cause::NoAnswer(hour));
+}
+
 #[tokio::test]
 async fn a_member_that_hangs_up_may_have_done_it() {
     let (listener, address) = listen().await;
