@@ -29,7 +29,7 @@ pub use keys::{Key, Page};
 pub use login::User;
 pub use members::Added;
 pub use own_certificate::verify_as_client;
-pub use stream::{Piece, Snapshot};
+pub use stream::Snapshot;
 
 use crate::endpoint::{Endpoint, Limits};
 use crate::error::{Cause, Error};
@@ -186,7 +186,6 @@ where
 fn prepare(endpoint: &Endpoint) -> Result<tonic::transport::Endpoint, String> {
     let prepared = tonic::transport::Endpoint::from_shared(endpoint.url.to_string())
         .map_err(|error| with_sources(&error.to_string(), error.source()))?
-        .connect_timeout(endpoint.limits.connect)
         .initial_stream_window_size(WINDOW)
         .initial_connection_window_size(WINDOW);
     Ok(prepared)

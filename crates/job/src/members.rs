@@ -197,7 +197,7 @@ impl Members for NetworkMembers {
             let snapshot = client.snapshot(PIECE_TIMEOUT).await?;
             let pieces = stream::try_unfold(snapshot, |mut snapshot| async {
                 let piece = snapshot.next().await?;
-                Ok(piece.map(|piece| (piece.bytes, snapshot)))
+                Ok(piece.map(|piece| (piece, snapshot)))
             });
             Ok(pieces.boxed())
         })

@@ -19,15 +19,6 @@ pub struct Snapshot {
     idle: Duration,
 }
 
-/// Some of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Piece {
-    /// The bytes.
-    pub bytes: Bytes,
-    /// How many bytes of the database are still to come; the hash behind them is not counted.
-    pub remaining: u64,
-}
-
 impl Client {
     /// Begins a snapshot of this member's database. Learners give one, too. No piece may take longer than `idle`.
     pub async fn snapshot(&self, idle: Duration) -> Result<Snapshot, Error> {
@@ -43,15 +34,12 @@ impl Client {
 }
 
 impl Snapshot {
-    /// The next piece; nothing at the end. That nothing is left to come is no end: the hash comes after it.
-    pub async fn next(&mut self) -> Result<Option<Piece>, Error> {
+    /// The next piece, or `None` at the end. The last piece is the hash.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, Error> {
         let piece = self
             .client
             .call_within(SNAPSHOT, self.pieces.message(), self.idle)
             .await?;
-        Ok(piece.map(|piece| Piece {
-            bytes: Bytes::from(piece.0.blob),
-            remaining: piece.0.remaining_bytes,
-        }))
+        Ok(piece.map(|piece| Bytes::from(piece.0.blob)))
     }
 }
