@@ -107,24 +107,37 @@ impl Member {
     }
 
     pub(crate) fn read(member: &etcd_client::Member) -> Result<Self, String> {
-        let id = MemberId::new(member.id()).ok_or("a member has the ID 0")?;
+        let role = if member.is_learner() {
+            Role::Learner
+        } else {
+            Role::Voter
+        };
+        let (peer_urls, client_urls) = (member.peer_urls(), member.client_urls());
+        Self::parse(member.id(), member.name(), peer_urls, client_urls, role)
+    }
+
+    /// Parses the fields of a member, as every interface of etcd shows them.
+    pub(crate) fn parse(
+        id: u64,
+        name: &str,
+        peer_urls: &[String],
+        client_urls: &[String],
+        role: Role,
+    ) -> Result<Self, String> {
+        let id = MemberId::new(id).ok_or("a member has the ID 0")?;
         let text = |error: &dyn std::fmt::Display| format!("member {id}: {error}");
-        let peer_urls = member.peer_urls().iter().map(|url| url.parse::<PeerUrl>());
-        let client_urls = member.client_urls().iter().map(|url| url.parse::<ClientUrl>());
+        let peer_urls = peer_urls.iter().map(|url| url.parse::<PeerUrl>());
+        let client_urls = client_urls.iter().map(|url| url.parse::<ClientUrl>());
         Ok(Self {
             id,
-            name: Some(member.name().to_owned()).filter(|name| !name.is_empty()),
+            name: Some(name.to_owned()).filter(|name| !name.is_empty()),
             peer_urls: peer_urls
                 .collect::<Result<_, _>>()
                 .map_err(|error| text(&error))?,
             client_urls: client_urls
                 .collect::<Result<_, _>>()
                 .map_err(|error| text(&error))?,
-            role: if member.is_learner() {
-                Role::Learner
-            } else {
-                Role::Voter
-            },
+            role,
         })
     }
 

@@ -69,24 +69,15 @@ fn read(head: &str, version: &str, members: &str) -> Result<Told, String> {
         .ok_or("it does not say of which cluster it is")?;
     let versions = Versions::read(version)?;
     let listed: Vec<Listed> = serde_json::from_str(members).map_err(|error| error.to_string())?;
-    let members = listed.into_iter().map(|listed| {
-        let id = MemberId::new(listed.id).ok_or("a member has the ID 0")?;
-        let urls = listed.peer_urls.iter().map(|url| url.parse());
-        let peer_urls: Result<_, _> = urls.collect();
-        let urls = listed.client_urls.iter().map(|url| url.parse());
-        let client_urls: Result<_, _> = urls.collect();
-        let member = Member {
-            id,
-            name: Some(listed.name).filter(|name| !name.is_empty()),
-            peer_urls: peer_urls.map_err(|error| format!("{error}"))?,
-            client_urls: client_urls.map_err(|error| format!("{error}"))?,
-            role: if listed.is_learner {
-                Role::Learner
-            } else {
-                Role::Voter
-            },
+    let members = listed.iter().map(|listed| {
+        let role = if listed.is_learner {
+            Role::Learner
+        } else {
+            Role::Voter
         };
-        Ok((id, member))
+        let (peer_urls, client_urls) = (&listed.peer_urls, &listed.client_urls);
+        let member = Member::parse(listed.id, &listed.name, peer_urls, client_urls, role)?;
+        Ok((member.id, member))
     });
     Ok(Told {
         cluster: cluster.1.trim().parse().map_err(|error| format!("{error}"))?,
