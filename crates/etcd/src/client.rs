@@ -2,13 +2,13 @@
 //! is the point. So it is made once: whoever answered a call answers the next one, or nobody does. Every call is bounded;
 //! dropping the client closes the connection.
 
-pub mod door;
 mod http;
 mod keys;
 mod login;
 mod maintenance;
 mod members;
 mod own_certificate;
+pub mod peer_http;
 mod stream;
 mod tls;
 mod verifier;

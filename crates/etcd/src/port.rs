@@ -6,7 +6,7 @@ use std::fmt;
 use std::pin::Pin;
 use std::time::Duration;
 
-use crate::client::door::{self, Told};
+use crate::client::peer_http::{self, PeerReport};
 use crate::client::{Added, Client};
 use crate::endpoint::Endpoint;
 use crate::error::Error;
@@ -27,8 +27,12 @@ pub type Members = BTreeMap<MemberId, Member>;
 pub trait Dial: fmt::Debug + Send + Sync {
     /// Reaches one, or says why not.
     fn dial<'a>(&'a self, endpoint: &'a Endpoint) -> Answer<'a, Result<Box<dyn Port>, Error>>;
-    /// Asks one at the door for members: [`door::ask`]
-    fn ask_as_peer<'a>(&'a self, peer: &'a PeerUrl, limit: Duration) -> Answer<'a, Result<Told, String>>;
+    /// Queries a member at its peer URL: [`peer_http::query`]
+    fn query_as_peer<'a>(
+        &'a self,
+        peer: &'a PeerUrl,
+        limit: Duration,
+    ) -> Answer<'a, Result<PeerReport, String>>;
 }
 
 /// One member that has been reached. What each call does stands with [`Client`].
@@ -109,8 +113,12 @@ impl Dial for Network {
         })
     }
 
-    fn ask_as_peer<'a>(&'a self, peer: &'a PeerUrl, limit: Duration) -> Answer<'a, Result<Told, String>> {
-        Box::pin(door::ask(peer, limit))
+    fn query_as_peer<'a>(
+        &'a self,
+        peer: &'a PeerUrl,
+        limit: Duration,
+    ) -> Answer<'a, Result<PeerReport, String>> {
+        Box::pin(peer_http::query(peer, limit))
     }
 }
 

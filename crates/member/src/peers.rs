@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use etcd_operator_etcd::client::{Client, door};
+use etcd_operator_etcd::client::{Client, peer_http};
 use etcd_operator_etcd::endpoint::{Endpoint, Limits};
 use etcd_operator_etcd::flags::First;
 use etcd_operator_etcd::id::{ClusterId, MemberId};
@@ -143,9 +143,9 @@ async fn without_quorum(client: &Client, cluster: ClusterId) -> Option<BTreeMap<
 
 /// The same where the other one was started anew since, and serves no client before there is a quorum.
 async fn unserved(peer: &PeerUrl, cluster: ClusterId) -> Option<BTreeMap<MemberId, Member>> {
-    let told = door::ask(peer, LIMIT).await.ok()?;
-    let is_old = told.cluster == cluster && !Feature::Learners.is_in(&told.version);
-    is_old.then_some(told.members)
+    let report = peer_http::query(peer, LIMIT).await.ok()?;
+    let is_old = report.cluster == cluster && !Feature::Learners.is_in(&report.version);
+    is_old.then_some(report.members)
 }
 
 fn judge(member: Option<&Member>, id: MemberId, own: Option<&PeerUrl>) -> Answer {

@@ -203,7 +203,7 @@ async fn read_from_peer_port(
     let Ok(peer) = format!("http://{}:{PEER_PORT}", host(at)).parse() else {
         return BTreeMap::new();
     };
-    match deps.member_clients.etcd.ask_as_peer(&peer, PEER_TIMEOUT).await {
+    match deps.member_clients.etcd.query_as_peer(&peer, PEER_TIMEOUT).await {
         Ok(answered)
             if Some(answered.cluster) == persisted.cluster && !Feature::Learners.is_in(&answered.version) =>
         {

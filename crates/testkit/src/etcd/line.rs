@@ -4,7 +4,7 @@
 use std::future::pending;
 use std::time::Duration;
 
-use etcd_operator_etcd::client::door::Told;
+use etcd_operator_etcd::client::peer_http::PeerReport;
 use etcd_operator_etcd::endpoint::{Endpoint, Limits};
 use etcd_operator_etcd::error::{Cause, Error};
 use etcd_operator_etcd::port::{Answer, Dial, Port};
@@ -77,19 +77,23 @@ impl Dial for Dialer {
         })
     }
 
-    fn ask_as_peer<'a>(&'a self, peer: &'a PeerUrl, limit: Duration) -> Answer<'a, Result<Told, String>> {
+    fn query_as_peer<'a>(
+        &'a self,
+        peer: &'a PeerUrl,
+        limit: Duration,
+    ) -> Answer<'a, Result<PeerReport, String>> {
         Box::pin(async move {
             self.caller.gate.pass("AskAsPeer", Side::Before).await;
-            let told = tokio::time::timeout(limit, self.told(peer.host())).await;
+            let report = tokio::time::timeout(limit, self.peer_report(peer.host())).await;
             self.caller.gate.pass("AskAsPeer", Side::After).await;
-            told.unwrap_or_else(|_| Err(format!("{peer}: no answer within {limit:?}")))
+            report.unwrap_or_else(|_| Err(format!("{peer}: no answer within {limit:?}")))
         })
     }
 }
 
 impl Dialer {
-    /// What whoever is at this host knows by itself, whether it serves clients or not.
-    async fn told(&self, host: &str) -> Result<Told, String> {
+    /// What the process at this host knows locally, whether it serves clients or not.
+    async fn peer_report(&self, host: &str) -> Result<PeerReport, String> {
         let hop = self.etcds.with(|world| world.hop(&self.caller.labels, &[]));
         tokio::time::sleep(hop).await;
         let process = match self.etcds.with(|world| world.reach(&self.caller.labels, host)) {
@@ -102,7 +106,7 @@ impl Dialer {
                 .members(process)
                 .map_err(|_| "it does not serve".to_owned())?;
             let running = world.running(process).ok_or("it does not serve")?;
-            Ok(Told {
+            Ok(PeerReport {
                 cluster: running.cluster,
                 version: world.processes[&process].start.version.clone(),
                 members: members.into_iter().map(|member| (member.id, member)).collect(),

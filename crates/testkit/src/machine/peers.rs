@@ -82,7 +82,7 @@ async fn ask_one(
         Err(error) => error.to_string(),
     };
     // Before there were learners a member joined with a vote, and without it there may be no quorum to ask.
-    match dialer.ask_as_peer(peer, Duration::from_secs(2)).await {
+    match dialer.query_as_peer(peer, Duration::from_secs(2)).await {
         Ok(told) if told.cluster == who.0 && !Feature::Learners.is_in(&told.version) => {
             known_as(told.members.get(&who.1), who.1, own)
         }

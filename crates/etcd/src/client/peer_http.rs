@@ -1,5 +1,5 @@
-//! The door that members keep for one another. They answer there as soon as they run, with a quorum or without, while
-//! clients wait until a quorum has taken a member in. What is told is what that one member knows by itself.
+//! Queries a member by HTTP at its peer URL, as other members do. It answers there as soon as it runs, also without a quorum,
+//! while clients wait until a quorum has accepted the member. The answer is what this member knows locally.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,32 +13,32 @@ use crate::membership::{Member, Role};
 use crate::url::PeerUrl;
 use crate::version::Version;
 
-/// Where the cluster's ID stands.
+/// The header with the cluster ID.
 const CLUSTER: &str = "x-etcd-cluster-id";
 
-/// What a member tells there.
+/// What a member reports at its peer URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
-    /// Of which cluster it is.
+pub struct PeerReport {
+    /// The cluster that it belongs to.
     pub cluster: ClusterId,
-    /// Which version it runs.
+    /// The version that it runs.
     pub version: Version,
-    /// The members as it has them by itself. Who votes is not told.
+    /// The members as it knows them locally.
     pub members: BTreeMap<MemberId, Member>,
 }
 
-/// Asks the member at this address within this time. An error says why nothing is known.
-pub async fn ask(peer: &PeerUrl, limit: Duration) -> Result<Told, String> {
+/// Queries the member at this URL, with this limit for all of it. The error is for logs.
+pub async fn query(peer: &PeerUrl, limit: Duration) -> Result<PeerReport, String> {
     if peer.is_secure() {
-        return Err(format!("{peer} tells only members who it knows"));
+        return Err(format!("{peer} answers only members with a certificate"));
     }
-    let asked = async {
+    let report = async {
         let version = get(peer, VERSION_PATH).await.map_err(|error| error.to_string())?;
         let members = get(peer, "/members").await.map_err(|error| error.to_string())?;
         read(&members.head, &version.body, &members.body)
     };
-    match tokio::time::timeout(limit, asked).await {
-        Ok(told) => told.map_err(|why| format!("{peer}: {why}")),
+    match tokio::time::timeout(limit, report).await {
+        Ok(report) => report.map_err(|why| format!("{peer}: {why}")),
         Err(_) => Err(format!("{peer}: no answer within {limit:?}")),
     }
 }
@@ -62,7 +62,7 @@ struct Listed {
     is_learner: bool,
 }
 
-fn read(head: &str, version: &str, members: &str) -> Result<Told, String> {
+fn read(head: &str, version: &str, members: &str) -> Result<PeerReport, String> {
     let mut headers = head.lines().filter_map(|line| line.split_once(':'));
     let cluster = headers
         .find(|(name, _)| name.eq_ignore_ascii_case(CLUSTER))
@@ -79,7 +79,7 @@ fn read(head: &str, version: &str, members: &str) -> Result<Told, String> {
         let member = Member::parse(listed.id, &listed.name, peer_urls, client_urls, role)?;
         Ok((member.id, member))
     });
-    Ok(Told {
+    Ok(PeerReport {
         cluster: cluster.1.trim().parse().map_err(|error| format!("{error}"))?,
         version: versions.server,
         members: members.collect::<Result<_, String>>()?,
@@ -95,8 +95,8 @@ mod tests {
 
     const MEMBERS: &str = r#"[{"id":10276657743932975437,"peerURLs":["http://c-0.c.ns.svc:2380"],"name":"c-0","clientURLs":["http://c-0.c.ns.svc:2379"]},{"id":17,"peerURLs":["http://c-1.c.ns.svc:2380"],"name":""}]"#;
 
-    /// Answers as etcd does, as often as it is asked.
-    async fn door(answer: impl Fn(&str) -> String + Send + 'static) -> PeerUrl {
+    /// Answers each connection as etcd does.
+    async fn serve(answer: impl Fn(&str) -> String + Send + 'static) -> PeerUrl {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
         tokio::spawn(async move {
@@ -121,12 +121,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_member_tells_what_it_knows_by_itself() {
-        let peer = door(etcd).await;
-        let told = ask(&peer, Duration::from_secs(5)).await.expect("an answer");
-        assert_eq!(told.version.to_string(), "3.3.27");
-        assert_eq!(told.cluster.to_string(), "cdf818194e3a8c32");
-        let members: Vec<_> = told.members.values().collect();
+    async fn a_member_reports_what_it_knows_locally() {
+        let peer = serve(etcd).await;
+        let report = query(&peer, Duration::from_secs(5)).await.expect("an answer");
+        assert_eq!(report.version.to_string(), "3.3.27");
+        assert_eq!(report.cluster.to_string(), "cdf818194e3a8c32");
+        let members: Vec<_> = report.members.values().collect();
         assert_eq!(members.len(), 2);
         assert_eq!(members[0].id.to_string(), "11");
         assert!(!members[0].has_started(), "{:?}", members[0]);
@@ -137,18 +137,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_answer_of_etcd_says_why() {
+    async fn an_answer_that_is_not_etcd_s_is_an_error() {
         for (answer, words) in [
             ("HTTP/1.0 404 Not Found\r\n\r\n", "404"),
             ("", "does not answer in full"),
             ("HTTP/1.0 200 OK\r\n\r\n{}", "of which cluster"),
             ("HTTP/1.0 200 OK\r\nX-Etcd-Cluster-ID: 1\r\n\r\nx", "expected"),
         ] {
-            let peer = door(move |_| answer.to_owned()).await;
-            let why = ask(&peer, Duration::from_secs(5)).await.expect_err("no answer");
+            let peer = serve(move |_| answer.to_owned()).await;
+            let why = query(&peer, Duration::from_secs(5)).await.expect_err("no answer");
             assert!(why.contains(words), "{answer}: {why}");
         }
         let secure = "https://127.0.0.1:2380".parse().expect("an address");
-        assert!(ask(&secure, Duration::from_secs(5)).await.is_err());
+        assert!(query(&secure, Duration::from_secs(5)).await.is_err());
     }
 }
