@@ -1,6 +1,6 @@
-//! The connection to one member, and one call over it. It is never spread over several members: whose answer one gets
-//! is the point. So it is made once: whoever answered a call answers the next one, or nobody does. Every call is bounded;
-//! dropping the client closes the connection.
+//! The connection to one member, and the calls over it. It is never balanced over several members, because callers need to
+//! know which member answered. It is made once: the process that answered a call answers the next one too, or that call fails.
+//! Every call has a deadline. Dropping the client closes the connection.
 
 mod http;
 mod keys;

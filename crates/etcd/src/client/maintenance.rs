@@ -1,4 +1,4 @@
-//! How a member is, and what keeps it well.
+//! The status of a member, its alarms, its maintenance (defragmentation, hashes, leadership), and downgrades of the cluster.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
