@@ -91,12 +91,17 @@ impl NetworkMembers {
         for answer in join_all(queries).await {
             match answer {
                 Ok((candidate, client)) => {
-                    if names.is_empty()
-                        && let Ok(listed) = client.listed().await
-                    {
-                        for member in listed.members.into_values() {
-                            listed_urls.extend(member.client_urls);
-                            names.extend(member.name.map(|name| (member.id, name)));
+                    if names.is_empty() {
+                        match client.listed().await {
+                            Ok(listed) => {
+                                for member in listed.members.into_values() {
+                                    listed_urls.extend(member.client_urls);
+                                    names.extend(member.name.map(|name| (member.id, name)));
+                                }
+                            }
+                            Err(error) => {
+                                tracing::warn!(%error, "cannot list the members; only the given endpoints are used");
+                            }
                         }
                     }
                     survey.found.push(candidate);

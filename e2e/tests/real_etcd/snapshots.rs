@@ -209,8 +209,9 @@ async fn a_snapshot_with_users_or_an_alarm_is_restored_too() -> Result<()> {
         user: Some(folder.path().display().to_string()),
         ..endpoints(&fleet, &[0])
     };
-    let made = rehearsed(&fleet, source).await?;
-    assert_eq!(made?.verification, "Restore", "with users");
+    let made = rehearsed(&fleet, source).await??;
+    assert_eq!(made.verification, "Restore", "with users");
+    assert_eq!(made.member, "c-0", "users may list the members");
     Ok(())
 }
 
@@ -268,7 +269,8 @@ async fn one_address_of_many_suffices_and_dead_members_only_cost_time() -> Resul
 #[tokio::test]
 async fn users_are_asked_for_their_passwords_where_etcd_wants_them() -> Result<()> {
     let fleet = Fleet::new(EtcdVersion::V3_6_16).await?;
-    let _processes = fleet.bootstrap(1).await?;
+    let _processes = fleet.bootstrap(3).await?;
+    let known = fleet.known(0).await?;
     let folder = BedDir::create()?;
     std::fs::write(folder.path().join("username"), "root")?;
     std::fs::write(folder.path().join("password"), "correct horse\n")?;
@@ -287,7 +289,16 @@ async fn users_are_asked_for_their_passwords_where_etcd_wants_them() -> Result<(
         let output = fleet.etcdctl(0, arguments).await?;
         anyhow::ensure!(output.status.success(), "{arguments:?}: {output:?}");
     }
-    backup(with(&fleet)).await??;
+    let made = backup(with(&fleet)).await??;
+    let mut followers = known
+        .members
+        .values()
+        .filter(|member| Some(member.id) != known.leader);
+    assert!(
+        followers.any(|follower| follower.name.as_ref() == Some(&made.member)),
+        "a follower is found through the one endpoint after the login, by its name: {}",
+        made.member
+    );
     let nobody = backup(endpoints(&fleet, &[0])).await?.expect_err("refused");
     assert_eq!(
         (nobody.reason.as_ref(), nobody.is_retriable),
