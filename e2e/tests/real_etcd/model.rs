@@ -165,6 +165,11 @@ async fn the_model_s_cases_hold_on_3_2() -> Result<()> {
 }
 
 #[tokio::test]
+async fn the_model_s_cases_hold_on_3_3() -> Result<()> {
+    every_case_on(EtcdVersion::V3_3_27).await
+}
+
+#[tokio::test]
 async fn the_model_s_cases_hold_on_3_4() -> Result<()> {
     every_case_on(EtcdVersion::V3_4_23).await
 }
