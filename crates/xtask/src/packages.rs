@@ -27,18 +27,18 @@ struct Need {
 enum Sign {
     Program(&'static str),
     File(&'static str),
+    /// The compiler of protobuf definitions, where prost-build looks for it.
+    Protoc,
+    /// The definitions that come with protobuf, where protoc looks for them.
+    ProtobufDefinitions,
 }
 
 const NEEDS: &[Need] = &[
     // ring is compiled from C, and Rust links with it.
     need(Tier::Build, Sign::Program("cc"), &["gcc", "libc6-dev"]),
     // etcd-client generates etcd's messages from their definitions. Those include some of Google's.
-    need(Tier::Build, Sign::Program("protoc"), &["protobuf-compiler"]),
-    need(
-        Tier::Build,
-        Sign::File("/usr/include/google/protobuf/descriptor.proto"),
-        &["libprotobuf-dev"],
-    ),
+    need(Tier::Build, Sign::Protoc, &["protobuf-compiler"]),
+    need(Tier::Build, Sign::ProtobufDefinitions, &["libprotobuf-dev"]),
     need(Tier::Build, Sign::Program("git"), &["git"]),
     // runc is partly C and links with it.
     need(
@@ -91,7 +91,51 @@ pub(crate) fn command(packages: &[&str]) -> String {
 
 /// The packages that bring what is not there.
 pub(crate) fn missing(tier: Tier) -> Vec<&'static str> {
-    missing_in(tier, &search_path(), Path::exists)
+    let variable = |name| std::env::var_os(name).map(PathBuf::from);
+    let locations = Locations {
+        path: search_path(),
+        protoc: variable("PROTOC"),
+        protoc_include: variable("PROTOC_INCLUDE"),
+    };
+    missing_in(tier, &locations, is_executable, Path::exists)
+}
+
+/// Where programs and files are looked for.
+#[derive(Default)]
+struct Locations {
+    path: Vec<PathBuf>,
+    /// The variable `PROTOC`.
+    protoc: Option<PathBuf>,
+    /// The variable `PROTOC_INCLUDE`.
+    protoc_include: Option<PathBuf>,
+}
+
+impl Locations {
+    /// A path with directories is taken as it is.
+    fn find_program(&self, program: &Path, is_executable: impl Fn(&Path) -> bool) -> Option<PathBuf> {
+        if program.components().count() > 1 {
+            return Some(program.to_owned()).filter(|file| is_executable(file));
+        }
+        let mut files = self.path.iter().map(|directory| directory.join(program));
+        files.find(|file| is_executable(file))
+    }
+
+    fn find_protoc(&self, is_executable: impl Fn(&Path) -> bool) -> Option<PathBuf> {
+        let program = self.protoc.as_deref().unwrap_or(Path::new("protoc"));
+        self.find_program(program, is_executable)
+    }
+
+    /// Of `/usr/local/bin/protoc`, for example, `/usr/local/include`.
+    fn protobuf_definitions(&self, protoc: Option<PathBuf>) -> PathBuf {
+        let directory = self.protoc_include.clone().unwrap_or_else(|| {
+            // That of the package.
+            let protoc = protoc.unwrap_or_else(|| PathBuf::from("/usr/bin/protoc"));
+            let protoc = protoc.canonicalize().unwrap_or(protoc);
+            let prefix = protoc.parent().and_then(Path::parent);
+            prefix.unwrap_or(Path::new("/")).join("include")
+        });
+        directory.join("google/protobuf/descriptor.proto")
+    }
 }
 
 /// Where programs are looked for, here and by what is run from here.
@@ -112,15 +156,25 @@ pub(crate) fn has_apt() -> bool {
     Path::new(APT).exists()
 }
 
-fn missing_in(tier: Tier, path: &[PathBuf], has_file: impl Fn(&Path) -> bool) -> Vec<&'static str> {
+fn missing_in(
+    tier: Tier,
+    locations: &Locations,
+    is_executable: impl Fn(&Path) -> bool,
+    has_file: impl Fn(&Path) -> bool,
+) -> Vec<&'static str> {
     NEEDS
         .iter()
         .filter(|need| need.tier <= tier)
         .filter(|need| match need.sign {
-            Sign::Program(program) => !path
-                .iter()
-                .any(|directory| is_executable(&directory.join(program))),
+            Sign::Program(program) => locations
+                .find_program(Path::new(program), &is_executable)
+                .is_none(),
             Sign::File(file) => !has_file(Path::new(file)),
+            Sign::Protoc => locations.find_protoc(&is_executable).is_none(),
+            Sign::ProtobufDefinitions => {
+                let protoc = locations.find_protoc(&is_executable);
+                !has_file(&locations.protobuf_definitions(protoc))
+            }
         })
         .flat_map(|need| need.packages.iter().copied())
         .collect()
@@ -137,7 +191,7 @@ mod tests {
 
     #[test]
     fn nothing_on_the_path_means_every_package_is_missing() {
-        let nothing = |tier| missing_in(tier, &[], |_| false);
+        let nothing = |tier| missing_in(tier, &Locations::default(), |_| false, |_| false);
         assert_eq!(
             nothing(Tier::Build),
             ["gcc", "libc6-dev", "protobuf-compiler", "libprotobuf-dev", "git"]
@@ -157,7 +211,42 @@ mod tests {
 
     #[test]
     fn a_file_that_is_there_is_not_asked_for() {
-        assert!(!missing_in(Tier::Bed, &[], |_| true).contains(&"libseccomp-dev"));
+        let missing = missing_in(Tier::Bed, &Locations::default(), |_| false, |_| true);
+        assert!(!missing.contains(&"libseccomp-dev"));
+    }
+
+    #[test]
+    fn protoc_and_its_definitions_may_be_outside_of_debian_s_packages() {
+        let missing = |locations: &Locations, files: &[&str]| {
+            let is_there = |file: &Path| files.iter().any(|there| file == Path::new(there));
+            let mut missing = missing_in(Tier::Build, locations, is_there, is_there);
+            missing.retain(|package| package.contains("protobuf"));
+            missing
+        };
+        let definitions = |prefix: &str| format!("{prefix}/google/protobuf/descriptor.proto");
+        let (debian, local, own) = (
+            definitions("/usr/include"),
+            definitions("/opt/local/include"),
+            definitions("/opt/definitions"),
+        );
+        let mut locations = Locations {
+            path: vec!["/opt/local/bin".into(), "/opt/bin".into()],
+            ..Locations::default()
+        };
+        assert_eq!(missing(&locations, &[&debian]), ["protobuf-compiler"]);
+        assert!(missing(&locations, &["/opt/local/bin/protoc", &local]).is_empty());
+        let elsewhere = missing(&locations, &["/opt/local/bin/protoc", &debian]);
+        assert_eq!(elsewhere, ["libprotobuf-dev"], "this protoc does not look there");
+        locations.protoc_include = Some("/opt/definitions".into());
+        assert!(missing(&locations, &["/opt/local/bin/protoc", &own]).is_empty());
+        locations.protoc = Some("/opt/protobuf/protoc".into());
+        assert!(missing(&locations, &["/opt/protobuf/protoc", &own]).is_empty());
+        assert_eq!(
+            missing(&locations, &["/opt/bin/protoc", &own]),
+            ["protobuf-compiler"]
+        );
+        locations.protoc = Some("protoc".into());
+        assert!(missing(&locations, &["/opt/bin/protoc", &own]).is_empty());
     }
 
     #[test]
