@@ -45,6 +45,7 @@ pub const SETS: &[&ComponentSet] = &[
     EtcdVersion::V3_4_23.set(),
     EtcdVersion::V3_3_27.set(),
     EtcdVersion::V3_2_25.set(),
+    &table::ACTIONLINT,
     &table::FAKE_GCS,
     &table::AZURITE,
     &table::OSS_SIGNER,

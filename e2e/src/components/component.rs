@@ -44,6 +44,8 @@ pub enum Component {
     OssSigner,
     /// What holds a bill of materials against its schema.
     BillSchema,
+    /// What checks workflows of GitHub Actions.
+    Actionlint,
     /// What scenarios run in pods.
     Probe,
     /// Clients of a cluster that remember what they saw.
@@ -132,6 +134,7 @@ impl Component {
             Self::Azurite => (&table::AZURITE, "azurite-blob"),
             Self::OssSigner => (&table::OSS_SIGNER, "oss-signer"),
             Self::BillSchema => (&table::BILL_SCHEMA, "bill-schema"),
+            Self::Actionlint => (&table::ACTIONLINT, "actionlint"),
             Self::Probe => (&table::PROBE, "probe"),
             Self::Workload => (&table::WORKLOAD, "workload"),
             Self::Etcd(version) => (version.set(), "etcd"),
@@ -161,11 +164,12 @@ mod tests {
     #[test]
     fn every_component_is_a_binary_of_its_set() {
         use Component::{
-            Azurite, BillSchema, CniBridge, Containerd, CoreDns, Ctr, EtcdOfControlPlane, FakeGcsServer,
-            Helm, Helm3, KubeApiserver, KubeControllerManager, KubeProxy, KubeScheduler, Kubectl, Kubelet,
-            OssSigner, Probe, Runc, Versitygw, Workload,
+            Actionlint, Azurite, BillSchema, CniBridge, Containerd, CoreDns, Ctr, EtcdOfControlPlane,
+            FakeGcsServer, Helm, Helm3, KubeApiserver, KubeControllerManager, KubeProxy, KubeScheduler,
+            Kubectl, Kubelet, OssSigner, Probe, Runc, Versitygw, Workload,
         };
         let mut all = vec![
+            Actionlint,
             Azurite,
             BillSchema,
             CniBridge,

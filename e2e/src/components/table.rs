@@ -157,6 +157,14 @@ pub static BILL_SCHEMA: ComponentSet = ComponentSet {
     cold_seconds: 5,
 };
 
+/// What checks the workflows of the repository.
+pub static ACTIONLINT: ComponentSet = ComponentSet {
+    name: "actionlint",
+    source: go("actionlint", "github.com/rhysd/actionlint", &[]),
+    binaries: &[binary("actionlint", "github.com/rhysd/actionlint/cmd/actionlint")],
+    cold_seconds: 10,
+};
+
 /// The cluster's name server.
 pub static COREDNS: ComponentSet = ComponentSet {
     name: "coredns",
