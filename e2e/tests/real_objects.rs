@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use etcd_operator_api::{EtcdCluster, crd};
+use etcd_operator_api::{EtcdCluster, cluster::DefaultRepository, crd};
 use etcd_operator_cluster::{
     build::{BuildInputs, Objects, RestartRequests, StateAnnotations, StoredTemplates, build, claim},
     desired::{Desired, desired},
@@ -68,6 +68,7 @@ fn inputs(desired: &Desired, namespace: &str) -> Result<BuildInputs> {
         replicas: desired.size.get(),
         accepts_clients: true,
         version: desired.version(None),
+        default_repository: DefaultRepository::default(),
         operator_image: "etcd-operator:dev".parse()?,
         budget_voters: desired.size.get().into(),
         stored: None,

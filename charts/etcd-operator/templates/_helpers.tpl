@@ -81,7 +81,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 
 {{- /* extraArgs, unless one is a flag that the chart sets from another value. */}}
 {{- define "etcd-operator.extraArgs" -}}
-{{- $values := dict "--namespace" "namespaceOverride" "--cluster-wide" "scope.clusterWide" "--require-scope-annotation" "scope.requireAnnotation" "--watch-namespaces" "scope.namespaces" "--watch-nodes" "nodes.watch" "--lease-name" "fullnameOverride" "--concurrency" "concurrency" "--max-backup-jobs" "backups.maxJobs" "--max-concurrent-rollouts" "rollouts.maxConcurrent" "--intermediate-versions" "rollouts.intermediateVersions" "--log-format" "log.format" "--log-level" "log.level" "--operator-image" "image" -}}
+{{- $values := dict "--namespace" "namespaceOverride" "--cluster-wide" "scope.clusterWide" "--require-scope-annotation" "scope.requireAnnotation" "--watch-namespaces" "scope.namespaces" "--watch-nodes" "nodes.watch" "--lease-name" "fullnameOverride" "--concurrency" "concurrency" "--max-backup-jobs" "backups.maxJobs" "--max-concurrent-rollouts" "rollouts.maxConcurrent" "--intermediate-versions" "rollouts.intermediateVersions" "--log-format" "log.format" "--log-level" "log.level" "--operator-image" "image" "--etcd-repository" "etcdImage.repository" -}}
 {{- range .Values.extraArgs -}}
 {{- $flag := first (splitList "=" .) -}}
 {{- if has $flag (list "--health-address" "--pod-name") -}}

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use etcd_operator_api::backup::Verification;
-use etcd_operator_api::cluster::RestoreProgress;
+use etcd_operator_api::cluster::{DefaultRepository, RestoreProgress};
 use etcd_operator_api::condition::{self, ConditionType, Truth};
 use etcd_operator_api::contract::{self, JobResult};
 use etcd_operator_api::location::Blocks;
@@ -127,7 +127,7 @@ fn resolve_source(
     let resolved = match deps.clusters.get(&key.beside(name)) {
         None => Err(SourceProblem::NotFound),
         Some(cluster) if cluster.metadata.deletion_timestamp.is_some() => Err(SourceProblem::BeingDeleted),
-        Some(cluster) => resolve_cluster(&cluster, desired, key),
+        Some(cluster) => resolve_cluster(&cluster, desired, key, &deps.default_repository),
     };
     resolved.map_err(|reason| SourceUnavailable {
         cluster: name.clone(),
@@ -139,6 +139,7 @@ fn resolve_cluster(
     cluster: &EtcdCluster,
     desired: &Desired,
     key: &ObjectKey,
+    default_repository: &DefaultRepository,
 ) -> Result<ResolvedSource, SourceProblem> {
     let (name, status) = (cluster.name_any(), cluster.status.clone().unwrap_or_default());
     let admits_no_clients = |restore: &RestoreProgress| restore.is_active() && !restore.open;
@@ -184,7 +185,7 @@ fn resolve_cluster(
     if endpoints.is_empty() {
         return Err(SourceProblem::NoServingMember);
     }
-    let etcd_image = cluster.etcd_image(&status.current_version);
+    let etcd_image = cluster.etcd_image(&status.current_version, default_repository);
     let needs_image = desired.verification == Verification::Restore && desired.etcd_image.is_none();
     if needs_image && etcd_image.is_none() {
         return Err(SourceProblem::UnknownVersion);
@@ -304,4 +305,48 @@ fn waiting_reason(pod: &Pod, state: Option<&ContainerState>) -> Option<String> {
         .iter()
         .find(|condition| condition.type_ == "PodScheduled" && condition.status == "False")?;
     describe(unscheduled.reason.as_deref(), unscheduled.message.as_deref())
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::desired::parse_spec;
+
+    /// A test restore pulls etcd from where new members pull it.
+    #[test]
+    fn a_cluster_without_a_repository_is_test_restored_from_the_mirror() {
+        let backup: EtcdBackup = serde_json::from_value(json!({
+            "apiVersion": "etcd.database.coreos.com/v1beta2", "kind": "EtcdBackup",
+            "metadata": {"name": "nightly", "namespace": "shop"},
+            "spec": {
+                "etcdCluster": {"name": "orders"}, "verification": "Restore",
+                "storageType": "Local", "local": {"persistentVolumeClaim": "backups", "path": "etcd"},
+            },
+        }))
+        .expect("a backup");
+        let desired = parse_spec(&backup, Timestamp::UNIX_EPOCH).expect("a valid spec");
+        let mirror = "mirror.example.com/etcd".parse().expect("a repository");
+        let image = |spec: &Value| {
+            let cluster: EtcdCluster = serde_json::from_value(json!({
+                "apiVersion": "etcd.database.coreos.com/v1beta2", "kind": "EtcdCluster",
+                "metadata": {"name": "orders"}, "spec": spec,
+                "status": {
+                    "clusterID": "cdf8", "currentVersion": "3.6.16",
+                    "memberStatus": [{"name": "orders-0", "role": "voter"}],
+                },
+            }))
+            .expect("a cluster");
+            let resolved = resolve_cluster(&cluster, &desired, &ObjectKey::of(&backup), &mirror);
+            resolved.expect("a source").etcd_image
+        };
+        assert_eq!(
+            image(&json!({})).as_deref(),
+            Some("mirror.example.com/etcd:v3.6.16")
+        );
+        let own = json!({"repository": "own/etcd"});
+        assert_eq!(image(&own).as_deref(), Some("own/etcd:v3.6.16"));
+    }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use etcd_operator_api::backup::{BackupPolicy, DeletionPolicy};
+use etcd_operator_api::cluster::DefaultRepository;
 use etcd_operator_api::names::FINALIZER_STORED;
 use etcd_operator_api::refusal::Refusal;
 use etcd_operator_api::{
@@ -67,6 +68,8 @@ pub struct Deps {
     pub installation: String,
     /// The operator's own image, which Jobs run; or a text that says how to configure it.
     pub operator_image: Result<String, String>,
+    /// Where the etcd image of a cluster is pulled from if its spec does not say.
+    pub default_repository: DefaultRepository,
     /// The Job slots of all backups.
     pub job_slots: JobSlots,
     /// The clock.

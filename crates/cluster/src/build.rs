@@ -41,7 +41,7 @@ pub(crate) use validate_template::validate_template;
 
 use std::sync::Arc;
 
-use etcd_operator_api::refusal::Refusal;
+use etcd_operator_api::{cluster::DefaultRepository, refusal::Refusal};
 use etcd_operator_etcd::version::Version;
 use etcd_operator_runtime::apply::Wish;
 use k8s_openapi::{
@@ -73,6 +73,8 @@ pub struct BuildInputs {
     pub version: Version,
     /// The image of the operator that runs now.
     pub operator_image: OperatorImage,
+    /// Where the etcd image is pulled from if the spec does not say.
+    pub default_repository: DefaultRepository,
     /// How many voters the budget counts.
     pub budget_voters: usize,
     /// The StatefulSet as it is stored, if there is one.

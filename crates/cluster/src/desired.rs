@@ -20,8 +20,8 @@ use std::time::Duration;
 use etcd_operator_api::{
     EtcdCluster,
     cluster::{
-        BackupFirstPolicy, DEFAULT_REPOSITORY, EtcdClusterSpec, ImagePullPolicy, MAX_SIZE, PodPolicy,
-        StaticTls, UpdateStrategy,
+        BackupFirstPolicy, EtcdClusterSpec, ImagePullPolicy, MAX_SIZE, PodPolicy, StaticTls,
+        UPSTREAM_REPOSITORY, UpdateStrategy,
     },
     names::ClusterName,
     refusal::{Refusal, Unbuilt, unbuilt},
@@ -117,8 +117,8 @@ pub enum Image {
     },
     /// A repository, to which the version is added.
     Tagged {
-        /// The repository.
-        repository: String,
+        /// The repository; the installation's default without.
+        repository: Option<String>,
         /// The version; the operator's own choice without.
         version: Option<Version>,
     },
@@ -337,20 +337,16 @@ fn image(spec: &EtcdClusterSpec) -> Result<Image, Vec<Refusal>> {
         .map_err(|error| refused("spec.version", error.to_string()))?;
     let (image, field) = match non_empty(spec.image.as_ref()) {
         None => {
-            let repository = non_empty(spec.repository.as_ref())
-                .unwrap_or(DEFAULT_REPOSITORY)
-                .to_owned();
-            let tagged = repository
-                .rsplit('/')
-                .next()
-                .is_some_and(|name| name.contains(':'));
-            if tagged {
+            let repository = non_empty(spec.repository.as_ref());
+            let name = repository.and_then(|repository| repository.rsplit('/').next());
+            if let Some(repository) = repository.filter(|_| name.is_some_and(|name| name.contains(':'))) {
                 let problem = format!(
-                    "is '{repository}', must be a name without tag: write the version into spec.version, or the whole reference into spec.image; for example: {DEFAULT_REPOSITORY}"
+                    "is '{repository}', must be a name without tag: write the version into spec.version, or the whole reference into spec.image; for example: {UPSTREAM_REPOSITORY}"
                 );
                 return Err(refused("spec.repository", problem));
             }
             let version = written.map(to_version);
+            let repository = repository.map(str::to_owned);
             (Image::Tagged { repository, version }, "spec.version")
         }
         Some(reference) => {

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use etcd_operator_api::{
     EtcdBackup, EtcdCluster, EtcdClusterStatus,
+    cluster::DefaultRepository,
     names::ANNOTATION_RESTART,
     scope::{self, ScopeRule},
 };
@@ -85,6 +86,8 @@ pub struct Deps {
     pub instance: String,
     /// The operator's own image, which brings what guards members.
     pub operator_image: Result<OperatorImage, NoOperatorImage>,
+    /// Where the etcd image is pulled from if a spec does not say.
+    pub default_repository: DefaultRepository,
     /// How many clusters have their members restarted at once.
     pub max_concurrent_rollouts: usize,
     /// The versions that members go through on their way to a later minor version.
@@ -229,7 +232,8 @@ impl Reconciler {
         };
         let mut observation = self.observe(key, cluster, desired).await?;
         let plan = self.plan(key, cluster, &mut observation, image).await?;
-        let build_inputs = objects::build_inputs(&plan, &observation, cluster.status.as_ref(), image);
+        let images = (image, &deps.default_repository);
+        let build_inputs = objects::build_inputs(&plan, &observation, cluster.status.as_ref(), images);
         let wanted = build_inputs.map(|build_inputs| {
             self.derived
                 .wanted(key, &observation.observed.desired, build_inputs)

@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, ffi::OsString, net::SocketAddr};
 
 use clap::{ArgAction, Args, CommandFactory as _, Parser, Subcommand, ValueEnum, error::ErrorKind};
+use etcd_operator_api::cluster::{DefaultRepository, UPSTREAM_REPOSITORY};
 use etcd_operator_api::scope::ScopeRule;
 use etcd_operator_cluster::build::OperatorImage;
 use etcd_operator_etcd::policy::IntermediateVersions;
@@ -125,6 +126,11 @@ pub struct ManagerArgs {
     /// and every EtcdCluster reports that.
     #[arg(long, env = "OPERATOR_IMAGE", value_name = "IMAGE", value_parser = values::parse_image)]
     pub operator_image: Option<String>,
+
+    /// The image repository of etcd for each EtcdCluster that sets neither repository nor image: quay.io/coreos/etcd, or a
+    /// mirror of it, with the same tags. Another one restarts no member: pods use it from their cluster's next rollout on.
+    #[arg(long, env = "ETCD_OPERATOR_ETCD_REPOSITORY", value_name = "REPOSITORY", default_value = UPSTREAM_REPOSITORY, value_parser = values::parse_repository)]
+    pub etcd_repository: DefaultRepository,
 
     /// The maximum number of concurrent reconciles per kind.
     #[arg(long, env = "ETCD_OPERATOR_CONCURRENCY", value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]

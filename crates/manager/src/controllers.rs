@@ -2,6 +2,7 @@
 
 use etcd_operator_api::{
     EtcdBackup, EtcdCluster, EtcdRestore,
+    cluster::DefaultRepository,
     names::{
         APP_BACKUP_VALUE, APP_RESTORE_VALUE, APP_VALUE, LABEL_APP, LABEL_BACKUP, LABEL_CLUSTER, LABEL_RESTORE,
     },
@@ -57,6 +58,8 @@ pub struct Shared {
     pub instance: String,
     /// The operator's own image, which members' pods and Jobs need.
     pub operator_image: Result<OperatorImage, NoOperatorImage>,
+    /// Where the etcd image of a cluster is pulled from if its spec does not say.
+    pub default_repository: DefaultRepository,
     /// Clients for members.
     pub member_clients: MemberClients,
     /// The clock.
@@ -205,6 +208,7 @@ impl Functions {
             installation: shared.installation.clone(),
             instance: shared.instance.clone(),
             operator_image: shared.operator_image.clone(),
+            default_repository: shared.default_repository.clone(),
             max_concurrent_rollouts: shared.max_concurrent_rollouts,
             intermediate_versions: shared.intermediate_versions.clone(),
             clock: shared.clock.clone(),
@@ -224,6 +228,7 @@ impl Functions {
                 Ok(image) => Ok(image.to_string()),
                 Err(none) => Err(none.to_string()),
             },
+            default_repository: shared.default_repository.clone(),
             job_slots: shared.job_slots.clone(),
             clock: shared.clock.clone(),
         });
@@ -241,6 +246,7 @@ impl Functions {
                 Ok(image) => Ok(image.to_string()),
                 Err(none) => Err(none.to_string()),
             },
+            default_repository: shared.default_repository.clone(),
             clock: shared.clock.clone(),
         });
         Self {

@@ -178,6 +178,7 @@ impl Manager {
             installation: format!("{namespace}/{}", args.lease_name),
             instance,
             operator_image: args.operator_image().ok_or(NoOperatorImage),
+            default_repository: args.etcd_repository.clone(),
             member_clients: MemberClients {
                 etcd: Arc::new(etcd_operator_etcd::port::Network),
                 reports: Arc::new(reports::HttpReports),

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use etcd_operator_api::cluster::{DefaultRepository, RepositoryError};
 use etcd_operator_cluster::build::OperatorImage;
 use etcd_operator_etcd::policy::IntermediateVersions;
 use etcd_operator_etcd::version::Version;
@@ -84,6 +85,11 @@ pub(crate) fn parse_image(text: &str) -> Result<String, String> {
     checked
         .map(|image| image.to_string())
         .map_err(|error| error.to_string())
+}
+
+/// Parses the repository of the default etcd image.
+pub(crate) fn parse_repository(text: &str) -> Result<DefaultRepository, String> {
+    text.parse().map_err(|error: RepositoryError| error.to_string())
 }
 
 /// Parses an address to listen on.

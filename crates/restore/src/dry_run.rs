@@ -3,6 +3,7 @@
 
 mod display;
 
+use etcd_operator_api::cluster::DefaultRepository;
 use etcd_operator_api::contract::Verified;
 use etcd_operator_api::refusal::Refusal;
 use etcd_operator_api::{EtcdBackup, EtcdCluster, EtcdRestore};
@@ -47,13 +48,16 @@ pub fn observe(inputs: &Inputs<'_>) -> Result<ObservedRestore, Vec<Refusal>> {
     let cluster_key = key.beside(&desired.cluster);
     let template = desired.template.as_ref().filter(|_| inputs.cluster.is_none());
     let new_cluster = template.map(|template| build::cluster(template, &cluster_key, &uid, None));
+    // Only Jobs need the image, and a dry run creates none.
+    let repository = DefaultRepository::default();
+    let cluster = inputs.cluster.or(new_cluster.as_ref());
     Ok(ObservedRestore {
         now: inputs.now,
         name: key.name.clone(),
         uid,
         is_edited: false,
         state: PersistedState::read(restore.status.as_ref()),
-        cluster: find_cluster(&desired.cluster, inputs.cluster.or(new_cluster.as_ref()), &key),
+        cluster: find_cluster(&desired.cluster, cluster, &key, &repository),
         is_cluster_missing: false,
         scope: None,
         source: select_source(&desired, inputs.backup, None),

@@ -110,5 +110,5 @@ fn observe_desired_cluster(
     deps: &Deps,
 ) -> Result<ObservedCluster, String> {
     let found = deps.clusters.get(&key.beside(&desired.cluster));
-    find_cluster(&desired.cluster, found.as_deref(), key)
+    find_cluster(&desired.cluster, found.as_deref(), key, &deps.default_repository)
 }

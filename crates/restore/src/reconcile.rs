@@ -6,6 +6,7 @@ mod request;
 use std::sync::Arc;
 use std::time::Duration;
 
+use etcd_operator_api::cluster::DefaultRepository;
 use etcd_operator_api::names::ANNOTATION_COMMITTED;
 use etcd_operator_api::reference::{References, Sight};
 use etcd_operator_api::refusal::{Refusal, bounded};
@@ -65,6 +66,8 @@ pub struct Deps {
     pub installation: String,
     /// The operator's own image, which Jobs run, or what to do if it is not configured.
     pub operator_image: Result<String, String>,
+    /// Where the etcd image of a cluster is pulled from if its spec does not say.
+    pub default_repository: DefaultRepository,
     /// The clock.
     pub clock: SharedClock,
 }

@@ -66,6 +66,18 @@ const REFUSED: &[(&str, &[&str])] = &[
         "extraArgs={--log-level=debug}",
         &["extraArgs", "--log-level", "log.level"],
     ),
+    (
+        "extraArgs={--etcd-repository=mirror.example.com/etcd}",
+        &["extraArgs", "--etcd-repository", "etcdImage.repository"],
+    ),
+    (
+        "etcdImage.repository=mirror.example.com",
+        &["etcdImage", "repository"],
+    ),
+    (
+        "etcdImage.repository=mirror.example.com/etcd:v3.6.16",
+        &["etcdImage", "repository"],
+    ),
     ("extraArgs={--pod-name=x}", &["extraArgs", "--pod-name"]),
     ("extraArgs={leader-elect}", &["extraArgs"]),
     ("extraVolumeMounts[0].name=x", &["extraVolumeMounts", "mountPath"]),

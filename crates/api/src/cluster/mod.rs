@@ -1,5 +1,6 @@
 //! The `EtcdCluster` kind: one etcd cluster, its members, storage and policies.
 
+mod image;
 mod options;
 mod pod;
 mod policy;
@@ -7,6 +8,7 @@ mod status;
 mod storage;
 mod tls;
 
+pub use image::{DefaultRepository, RepositoryError, UPSTREAM_REPOSITORY};
 pub use options::{AutoCompaction, AutoCompactionMode, EtcdOptions};
 pub use pod::PodPolicy;
 pub use policy::{
@@ -28,8 +30,6 @@ use serde::{Deserialize, Serialize};
 pub const MAX_SIZE: i32 = 9;
 /// The number of members if the spec does not set `size`.
 pub const DEFAULT_SIZE: i32 = 3;
-/// The repository of the etcd image if the spec sets neither `repository` nor `image`.
-pub const DEFAULT_REPOSITORY: &str = "quay.io/coreos/etcd";
 
 /// Spec of an `EtcdCluster`: the desired members, storage and policies.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -84,7 +84,7 @@ pub struct EtcdClusterSpec {
     #[x_kube(validation = Rule::new("self == '' || self.matches('^v?[0-9]+[.][0-9]+[.][0-9]+(-[0-9A-Za-z.-]+)?$')").message("version must be MAJOR.MINOR.PATCH; for example: version: 3.6.16"))]
     pub version: Option<String>,
 
-    /// Image repository of etcd; the operator appends ':v' and the version. Default: quay.io/coreos/etcd.
+    /// Image repository of etcd; the operator appends ':v' and the version. Default: the chart's etcdImage.repository, or else quay.io/coreos/etcd.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 512))]
     #[x_kube(validation = Rule::new("self.matches('^[^ @]*$')").message("repository must be an image name without tag or digest; for example: repository: quay.io/coreos/etcd"))]
@@ -176,30 +176,7 @@ impl ImagePullPolicy {
     }
 }
 
-impl EtcdClusterSpec {
-    /// The etcd image of a member that runs `version`, which is empty while unknown. `None` if the spec sets no `image` and
-    /// the version is empty.
-    pub fn etcd_image(&self, version: &str) -> Option<String> {
-        let filled = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
-        let image_of_version = || {
-            let repository = filled(&self.repository).unwrap_or_else(|| DEFAULT_REPOSITORY.to_owned());
-            (!version.is_empty()).then(|| format!("{repository}:v{version}"))
-        };
-        filled(&self.image).or_else(image_of_version)
-    }
-}
-
 impl EtcdCluster {
-    /// The etcd image that members run while a newer pod template waits for its rollout or has not served yet, else that of the
-    /// spec for `version`, which is empty while unknown.
-    pub fn etcd_image(&self, version: &str) -> Option<String> {
-        let applied = self
-            .status
-            .as_ref()
-            .and_then(EtcdClusterStatus::running_etcd_image);
-        applied.or_else(|| self.spec.etcd_image(version))
-    }
-
     /// Whether the members require TLS from clients. The endpoints in the status decide, because they describe the members
     /// as they run. Only before the first endpoint is reported the spec decides: its edits may not be rolled out yet.
     pub fn has_secure_clients(&self) -> bool {
@@ -226,42 +203,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    /// A backup is test-restored with the etcd that runs, not with one that waits for its rollout.
-    #[test]
-    fn the_applied_template_decides_about_the_image_before_the_spec_does() {
-        let applied = json!({"spec": {"containers": [
-            {"name": "proxy", "image": "proxy:1"}, {"name": "etcd", "image": "a/etcd:v3.5.35"},
-        ]}});
-        let image = |spec: serde_json::Value, template: Option<String>| {
-            let cluster: EtcdCluster = serde_json::from_value(json!({
-                "apiVersion": "etcd.database.coreos.com/v1beta2", "kind": "EtcdCluster", "metadata": {"name": "c"},
-                "spec": spec, "status": {"appliedTemplate": template},
-            }))
-            .expect("a cluster");
-            cluster.etcd_image("3.5.35")
-        };
-        let running = Some("a/etcd:v3.5.35".to_owned());
-        for spec in [
-            json!({"image": "b/etcd:v3.6.16"}),
-            json!({"repository": "b/etcd", "version": "3.6.16"}),
-        ] {
-            assert_eq!(image(spec.clone(), Some(applied.to_string())), running, "{spec}");
-        }
-        let fixed = json!({"image": "b/etcd:v3.6.16"});
-        for unusable in [None, Some("{}".to_owned()), Some("not JSON".to_owned())] {
-            assert_eq!(image(fixed.clone(), unusable), Some("b/etcd:v3.6.16".to_owned()));
-        }
-        // The current template has not served yet.
-        let stalled: EtcdCluster = serde_json::from_value(json!({
-            "apiVersion": "etcd.database.coreos.com/v1beta2", "kind": "EtcdCluster", "metadata": {"name": "c"},
-            "spec": fixed, "status": {"rollout": {"lastServed": applied.to_string()}},
-        }))
-        .expect("a cluster");
-        assert_eq!(stalled.etcd_image("3.6.16"), running);
-        let versioned = json!({"repository": "b/etcd", "version": "3.6.16"});
-        assert_eq!(image(versioned, None), Some("b/etcd:v3.5.35".to_owned()));
-    }
 
     /// A change of `spec.TLS` that is not rolled out yet must not change how the members are contacted.
     #[test]

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use etcd_operator_api::cluster::DefaultRepository;
 use etcd_operator_api::names::{APP_BACKUP_VALUE, LABEL_APP, LABEL_BACKUP};
 use etcd_operator_api::scope::ScopeRule;
 use etcd_operator_api::{EtcdBackup, EtcdCluster, EtcdRestore};
@@ -118,6 +119,7 @@ async fn operate(client: kube::Client, now: Timestamp, most_jobs: usize) {
         applier,
         scope: ScopeRule::Namespaced,
         installation: "simulated".to_owned(),
+        default_repository: DefaultRepository::default(),
         operator_image: Ok("etcd-operator:test".to_owned()),
         job_slots: job_slots.clone(),
         clock: clock.clone(),

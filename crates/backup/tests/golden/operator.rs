@@ -1,5 +1,6 @@
 //! The EtcdBackup controller as the manager runs it.
 
+use etcd_operator_api::cluster::DefaultRepository;
 use etcd_operator_api::scope::ScopeRule;
 use etcd_operator_api::{EtcdBackup, EtcdCluster, EtcdRestore};
 use etcd_operator_backup::{Deps, Reconciler};
@@ -47,6 +48,7 @@ pub async fn operate(client: kube::Client) {
         applier,
         scope: ScopeRule::Namespaced,
         installation: "golden".to_owned(),
+        default_repository: DefaultRepository::default(),
         operator_image: Ok("registry.example.com/etcd-operator:0.1.0".to_owned()),
         job_slots: etcd_operator_backup::JobSlots::new(4),
         clock: clock.clone(),

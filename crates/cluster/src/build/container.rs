@@ -63,7 +63,11 @@ pub(super) fn etcd(desired: &Desired, inputs: &BuildInputs, flags: Vec<String>) 
     }
     Container {
         name: ETCD.to_owned(),
-        image: Some(image::etcd(&desired.image, &inputs.version)),
+        image: Some(image::etcd(
+            &desired.image,
+            &inputs.version,
+            &inputs.default_repository,
+        )),
         image_pull_policy: desired.pull_policy.map(|policy| policy.as_str().to_owned()),
         command: Some(command),
         env: Some(env),

@@ -2,15 +2,19 @@
 
 use std::{fmt, str::FromStr};
 
+use etcd_operator_api::cluster::DefaultRepository;
 use etcd_operator_etcd::version::Version;
 
 use crate::desired::Image;
 
 /// The image of etcd in this version.
-pub(super) fn etcd(image: &Image, version: &Version) -> String {
+pub(super) fn etcd(image: &Image, version: &Version, default: &DefaultRepository) -> String {
     match image {
         Image::Whole { reference, .. } => reference.clone(),
-        Image::Tagged { repository, .. } => format!("{repository}:v{version}"),
+        Image::Tagged { repository, .. } => {
+            let repository = repository.as_deref().unwrap_or(default.as_str());
+            format!("{repository}:v{version}")
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 //! It is made of the user's words and not of the pod: what only a newer operator does otherwise must not change it. So
 //! what the user does not ask for is not in it, and a field that is added changes nothing for those who do not set it.
 
+use etcd_operator_api::cluster::DefaultRepository;
 use etcd_operator_etcd::version::Version;
 use etcd_operator_runtime::drift;
 use serde::Serialize;
@@ -44,7 +45,8 @@ pub fn spec_hash(desired: &Desired, version: &Version, restart: &RestartRequests
     } = desired;
     drift::hash(&drop_nulls(json!({
         "version": version.to_string(),
-        "image": image::etcd(image, version),
+        // Where the installation pulls the default image from is no wish of the user.
+        "image": image::etcd(image, version, &DefaultRepository::default()),
         "pullPolicy": pull_policy,
         "pullSecrets": non_empty(pull_secrets),
         "pod": pod_settings(pod),

@@ -1,7 +1,8 @@
 //! Which pod template the StatefulSet gets: the one that is asked for, or the one it has.
 //!
 //! A pod that somebody deletes is made from the template of that moment. So the template moves only when its gate has
-//! passed, and never merely because another operator runs: its image may not know what the new one would ask of it.
+//! passed, and never merely because another operator runs: its image may not know what the new one would ask of it, and its
+//! repository of etcd images may lack the one that members run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,7 +42,8 @@ impl Eq for StoredTemplates {}
 pub enum PendingChange {
     /// The spec differs from what the members run, in these settings.
     Spec(Vec<String>),
-    /// Only the version of the operator differs. Its pods change with the next change of the spec.
+    /// Only the operator's own image differs, or the repository of the default etcd image. Both change with the next change of
+    /// the spec.
     Operator,
 }
 
@@ -170,6 +172,10 @@ fn etcd_container(template: &PodTemplateSpec) -> Option<&Container> {
     containers.find(|container| container.name == ETCD)
 }
 
+fn etcd_image(template: &PodTemplateSpec) -> Option<&str> {
+    etcd_container(template)?.image.as_deref()
+}
+
 /// The template as an annotation.
 pub(super) fn template_annotation(template: &PodTemplateSpec) -> Map {
     Map::from([(ANNOTATION_TEMPLATE.to_owned(), text(template))])
@@ -191,7 +197,10 @@ pub(super) fn choose_template(
     let pending = match (is_changed, inputs.may_update_template && !inputs.is_restoring) {
         (true, true) => return (wanted, None),
         (true, false) => PendingChange::Spec(changed_settings(&stored.template, &wanted)),
-        (false, _) if stored.operator_image().as_ref() == Some(&inputs.operator_image) => {
+        (false, _)
+            if stored.operator_image().as_ref() == Some(&inputs.operator_image)
+                && etcd_image(&stored.template) == etcd_image(&wanted) =>
+        {
             return (wanted, None);
         }
         (false, _) => PendingChange::Operator,

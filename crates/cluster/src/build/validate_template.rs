@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use etcd_operator_api::refusal::Refusal;
+use etcd_operator_api::{cluster::DefaultRepository, refusal::Refusal};
 use etcd_operator_etcd::version::Version;
 
 use super::{BuildInputs, RestartRequests, StateAnnotations, template::template};
@@ -29,6 +29,7 @@ pub(crate) fn validate_template(desired: &Desired, version: &Version) -> Vec<Ref
         accepts_clients: true,
         version: version.clone(),
         operator_image: "trial".parse().expect("a word is an image"),
+        default_repository: DefaultRepository::default(),
         budget_voters: 0,
         stored: None,
         may_update_template: true,

@@ -109,7 +109,8 @@ impl Reconciler {
         image: &OperatorImage,
     ) -> Option<Pod> {
         let observed = &observation.observed;
-        let build_inputs = objects::build_inputs(plan, observation, cluster.status.as_ref(), image)?;
+        let images = (image, &self.deps.default_repository);
+        let build_inputs = objects::build_inputs(plan, observation, cluster.status.as_ref(), images)?;
         let wanted = self.derived.wanted(key, &observed.desired, build_inputs).ok()?;
         let uid = observation.set.as_ref()?.metadata.uid.as_deref()?;
         let mut members = observed.members.iter();

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use etcd_operator_api::EtcdClusterStatus;
+use etcd_operator_api::cluster::DefaultRepository;
 use etcd_operator_api::refusal::Refusal;
 use etcd_operator_runtime::apply::Error;
 use etcd_operator_runtime::drift::APPLIED;
@@ -59,7 +60,7 @@ pub fn build_inputs(
     plan: &Plan,
     observation: &Observation,
     status: Option<&EtcdClusterStatus>,
-    image: &OperatorImage,
+    (operator_image, default_repository): (&OperatorImage, &DefaultRepository),
 ) -> Option<BuildInputs> {
     let layout = plan.layout.as_ref()?;
     let observed = &observation.observed;
@@ -97,7 +98,8 @@ pub fn build_inputs(
         replicas: u8::try_from(layout.replicas).unwrap_or(u8::MAX),
         accepts_clients: layout.accepts_clients,
         version: observed.wanted.version.clone(),
-        operator_image: image.clone(),
+        operator_image: operator_image.clone(),
+        default_repository: default_repository.clone(),
         budget_voters: build::budget_voters(
             layout.voter_count,
             observed.desired.size.get().into(),

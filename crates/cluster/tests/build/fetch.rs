@@ -1,5 +1,6 @@
 //! What a restore adds to the pods for its time, and that nothing else comes with it.
 
+use etcd_operator_api::cluster::DefaultRepository;
 use etcd_operator_api::contract::{
     self, JobOrder, ORDER_VARIABLE, ObjectFacts, RestoreIntent, RestoreSecrets, StoreOrder, Task, mounts,
 };
@@ -40,6 +41,7 @@ fn spec_hash() -> RestoreIntent {
 fn restoring(before: &Value, spec: &Value, fetch_container: FetchContainer) -> (Objects, Objects) {
     let old = asks(before);
     let old = BuildInputs {
+        default_repository: DefaultRepository::default(),
         operator_image: "registry/operator:8".parse().expect("an image"),
         ..inputs(&old)
     };

@@ -1,6 +1,6 @@
 //! Specs and frames for the tests, and where in the built objects a field stands.
 
-use etcd_operator_api::EtcdCluster;
+use etcd_operator_api::{EtcdCluster, cluster::DefaultRepository};
 use etcd_operator_cluster::{
     build::{BuildInputs, Objects, StateAnnotations, build},
     desired::{Desired, desired},
@@ -58,6 +58,7 @@ pub fn inputs(desired: &Desired) -> BuildInputs {
         replicas: desired.size.get(),
         accepts_clients: true,
         version: desired.version(None),
+        default_repository: DefaultRepository::default(),
         operator_image: "registry/operator:9".parse().expect("an image"),
         budget_voters: desired.size.get().into(),
         stored: None,

@@ -193,6 +193,89 @@ fn another_operator_alone_moves_no_template_but_comes_with_the_next_change() {
     assert_eq!(stored.version(), Some("3.6.15"));
 }
 
+fn etcd_image(objects: &Objects) -> String {
+    let pod = serde_json::to_value(&objects.members.spec.template).expect("JSON");
+    let image = &container(&pod, "etcd")["image"];
+    image.as_str().unwrap_or_default().to_owned()
+}
+
+fn mirrored(inputs: &mut BuildInputs) {
+    inputs.default_repository = "mirror.example.com/etcd".parse().expect("a repository");
+}
+
+#[test]
+fn another_default_repository_alone_moves_no_template_but_comes_with_the_next_change() {
+    let (before, after) = (json!({"version": "3.5.35"}), json!({"version": "3.6.16"}));
+    let (old, new) = over(&before, &before, mirrored);
+    assert_eq!(etcd_image(&old), "quay.io/coreos/etcd:v3.5.35");
+    assert_eq!(
+        (new.pending, &new.members),
+        (Some(PendingChange::Operator), &old.members)
+    );
+    // Nor may it move where the gate is open for nothing, or a change still waits for the gate.
+    let (old, new) = over(&before, &before, |inputs| {
+        mirrored(inputs);
+        inputs.may_update_template = true;
+    });
+    assert_eq!(new.members, old.members);
+    let (old, new) = over(&before, &after, mirrored);
+    assert_eq!(new.members, old.members);
+    // Also each version on the way comes from the mirror.
+    for on_the_way in ["3.6.16", "3.6.15"] {
+        let (_, new) = over(&before, &after, |inputs| {
+            mirrored(inputs);
+            inputs.version = on_the_way.parse().expect("a version");
+            inputs.may_update_template = true;
+        });
+        assert_eq!(new.pending, None);
+        assert_eq!(etcd_image(&new), format!("mirror.example.com/etcd:v{on_the_way}"));
+    }
+}
+
+#[test]
+fn a_default_repository_that_is_taken_back_moves_no_template_either() {
+    let desired = asks(&json!({"version": "3.6.16"}));
+    let mut with_mirror = inputs(&desired);
+    mirrored(&mut with_mirror);
+    let old = build(&desired, &with_mirror).expect("objects");
+    assert_eq!(etcd_image(&old), "mirror.example.com/etcd:v3.6.16");
+    let again = BuildInputs {
+        stored: Some(StoredTemplates::read(&old.members).into()),
+        ..with_mirror.clone()
+    };
+    let again = build(&desired, &again).expect("objects");
+    assert_eq!((again.pending, &again.members), (None, &old.members));
+    let without = BuildInputs {
+        stored: Some(StoredTemplates::read(&old.members).into()),
+        ..inputs(&desired)
+    };
+    assert_eq!(build(&desired, &without).expect("objects").members, old.members);
+}
+
+#[test]
+fn a_new_cluster_takes_the_default_repository_unless_its_spec_names_an_image() {
+    for (spec, image) in [
+        (json!({"version": "3.6.16"}), "mirror.example.com/etcd:v3.6.16"),
+        (
+            json!({"version": "3.6.16", "repository": "quay.io/coreos/etcd"}),
+            "quay.io/coreos/etcd:v3.6.16",
+        ),
+        (
+            json!({"version": "3.6.16", "repository": "own/etcd"}),
+            "own/etcd:v3.6.16",
+        ),
+        (json!({"image": "own/etcd:v3.6.16"}), "own/etcd:v3.6.16"),
+    ] {
+        let desired = asks(&spec);
+        let mut inputs = inputs(&desired);
+        mirrored(&mut inputs);
+        let objects = build(&desired, &inputs).expect("objects");
+        assert_eq!(etcd_image(&objects), image, "{spec}");
+        let stored = StoredTemplates::read(&objects.members);
+        assert_eq!(stored.spec_hash(), Some(hash(&spec).as_str()), "{spec}");
+    }
+}
+
 #[test]
 fn a_held_template_takes_the_incarnation_and_the_labels_but_nothing_else() {
     let spec = json!({"version": "3.6.16", "pod": {"labels": {"team": "a"}}});

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use etcd_operator_api::cluster::DefaultRepository;
 use etcd_operator_api::contract::{FetchProgress, Report};
 use etcd_operator_api::scope::ScopeRule;
 use etcd_operator_api::{EtcdBackup, EtcdCluster};
@@ -84,6 +85,7 @@ pub async fn operate(client: kube::Client) {
         scope: ScopeRule::Namespaced,
         installation: "golden".to_owned(),
         instance: "golden-1".to_owned(),
+        default_repository: DefaultRepository::default(),
         operator_image: Ok("registry.example.com/etcd-operator:0.1.0"
             .parse()
             .expect("an image")),

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use etcd_operator_api::cluster::DefaultRepository;
 use etcd_operator_api::contract::{FetchProgress, Report};
 use etcd_operator_api::names::{APP_VALUE, LABEL_APP, LABEL_CLUSTER};
 use etcd_operator_api::scope::ScopeRule;
@@ -155,6 +156,7 @@ async fn operate(
         scope: ScopeRule::Namespaced,
         installation: "simulated".to_owned(),
         instance,
+        default_repository: DefaultRepository::default(),
         operator_image: Ok("etcd-operator:simulated".parse().expect("an image")),
         max_concurrent_rollouts: 5,
         intermediate_versions: IntermediateVersions::default(),

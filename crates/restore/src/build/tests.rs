@@ -1,6 +1,7 @@
 //! Tests of the built Jobs.
 
 use etcd_operator_api::EtcdCluster;
+use etcd_operator_api::cluster::DefaultRepository;
 use etcd_operator_api::contract::{self, JobOrder, ORDER_VARIABLE, Task};
 use etcd_operator_api::location::{Location, ObjectPath};
 use etcd_operator_runtime::key::ObjectKey;
@@ -26,7 +27,8 @@ fn observed_scheduling() -> Scheduling {
         },
     }))
     .expect("a policy");
-    observe_cluster(&cluster, &ObjectKey::new("shop", "orders")).scheduling
+    let key = ObjectKey::new("shop", "orders");
+    observe_cluster(&cluster, &key, &DefaultRepository::default()).scheduling
 }
 
 fn job_for(task: JobTask, location: Location) -> Value {
@@ -139,6 +141,35 @@ fn verification_checks_the_restore_tool_in_the_members_image() {
     assert_eq!(tool[0]["volumeMounts"], Value::Null, "the tool needs no Secret");
     for task in [compare(), recheck(), JobTask::BackUp] {
         assert_eq!(init(task), Value::Null);
+    }
+}
+
+/// A mirror has upstream's images, whose restore tool needs no check.
+#[test]
+fn only_an_image_that_is_not_upstream_s_has_its_restore_tool_checked() {
+    let mirror: DefaultRepository = "mirror.example.com/etcd".parse().expect("a repository");
+    let key = ObjectKey::new("shop", "orders");
+    let own = Some("own/etcd:v3.6.16");
+    for (spec, checked) in [
+        (json!({"version": "3.6.16"}), None),
+        (
+            json!({"version": "3.6.16", "repository": "quay.io/coreos/etcd"}),
+            None,
+        ),
+        (
+            json!({"version": "3.6.16", "repository": "mirror.example.com/etcd"}),
+            None,
+        ),
+        (json!({"version": "3.6.16", "repository": "own/etcd"}), own),
+        (json!({"image": "own/etcd:v3.6.16"}), own),
+    ] {
+        let cluster: EtcdCluster = serde_json::from_value(json!({
+            "apiVersion": "etcd.database.coreos.com/v1beta2", "kind": "EtcdCluster",
+            "metadata": {"name": "orders"}, "spec": spec,
+        }))
+        .expect("a cluster");
+        let observed = observe_cluster(&cluster, &key, &mirror);
+        assert_eq!(observed.image.as_deref(), checked, "{spec}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! Observes the facts about a cluster that a restore needs.
 
 use etcd_operator_api::cluster::{
-    DEFAULT_REPOSITORY, EtcdClusterSpec, EtcdClusterStatus, ImagePullPolicy, Medium, PodPolicy,
+    DefaultRepository, EtcdClusterSpec, EtcdClusterStatus, ImagePullPolicy, Medium, PodPolicy,
 };
 use etcd_operator_api::condition::{self, ConditionType, Truth};
 use etcd_operator_api::contract;
@@ -26,6 +26,7 @@ pub fn find_cluster(
     name: &str,
     found: Option<&EtcdCluster>,
     key: &ObjectKey,
+    default_repository: &DefaultRepository,
 ) -> Result<ObservedCluster, String> {
     let cluster = found.ok_or_else(|| {
         format!("There is no readable EtcdCluster {name}. Create it first; the restore then starts.")
@@ -33,11 +34,15 @@ pub fn find_cluster(
     if cluster.metadata.deletion_timestamp.is_some() {
         return Err(format!("The EtcdCluster {name} is being deleted."));
     }
-    Ok(observe_cluster(cluster, key))
+    Ok(observe_cluster(cluster, key, default_repository))
 }
 
 /// The facts about a cluster that a restore needs.
-pub fn observe_cluster(cluster: &EtcdCluster, key: &ObjectKey) -> ObservedCluster {
+pub fn observe_cluster(
+    cluster: &EtcdCluster,
+    key: &ObjectKey,
+    default_repository: &DefaultRepository,
+) -> ObservedCluster {
     let (name, spec) = (cluster.name_any(), &cluster.spec);
     let status = cluster.status.clone().unwrap_or_default();
     let backup_blocker = find_backup_blocker(&status, spec.size);
@@ -73,8 +78,8 @@ pub fn observe_cluster(cluster: &EtcdCluster, key: &ObjectKey) -> ObservedCluste
     let version_text = version.as_ref().map(ToString::to_string).unwrap_or_default();
     ObservedCluster {
         image: cluster
-            .etcd_image(&version_text)
-            .filter(|image| !is_upstream_image(image)),
+            .etcd_image(&version_text, default_repository)
+            .filter(|image| !default_repository.is_upstream(image)),
         image_pull_policy: spec.image_pull_policy.map(ImagePullPolicy::as_str),
         awaits_restore,
         is_known_empty: awaits_restore && reports_awaiting,
@@ -123,12 +128,6 @@ fn scheduling(pod: &PodPolicy) -> Scheduling {
         tolerations: pod.tolerations.clone().unwrap_or_default(),
         priority_class: pod.priority_class_name.clone().filter(|name| !name.is_empty()),
     }
-}
-
-/// Whether it is the upstream image, which contains etcd's restore tool.
-fn is_upstream_image(image: &str) -> bool {
-    let rest = image.strip_prefix(DEFAULT_REPOSITORY);
-    rest.is_some_and(|rest| rest.starts_with(':'))
 }
 
 /// The database quota in the spec.

@@ -50,7 +50,12 @@ impl Reconciler {
         let is_foreign = is_active
             || requested_restore(&cluster_now)
                 .is_some_and(|requested| !requested.is_ok_and(|requested| is_replaceable(&requested.uid)));
-        let current_cluster = find_cluster(&observed.desired.cluster, Some(&cluster_now), key);
+        let current_cluster = find_cluster(
+            &observed.desired.cluster,
+            Some(&cluster_now),
+            key,
+            &self.deps.default_repository,
+        );
         if is_foreign || !is_request_still_valid(plan, observed, current_cluster) {
             return Ok(text.is_none());
         }

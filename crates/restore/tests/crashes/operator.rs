@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use etcd_operator_api::cluster::DefaultRepository;
 use etcd_operator_api::names::{APP_RESTORE_VALUE, LABEL_APP, LABEL_RESTORE};
 use etcd_operator_api::scope::ScopeRule;
 use etcd_operator_api::{EtcdBackup, EtcdCluster, EtcdRestore};
@@ -113,6 +114,7 @@ async fn operate(client: kube::Client, now: Timestamp) {
         applier,
         scope: ScopeRule::Namespaced,
         installation: "simulated".to_owned(),
+        default_repository: DefaultRepository::default(),
         operator_image: Ok("etcd-operator:test".to_owned()),
         clock: clock.clone(),
     })

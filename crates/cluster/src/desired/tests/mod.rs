@@ -27,7 +27,7 @@ fn an_empty_spec_is_three_members_on_ephemeral_storage_in_plain_text() {
     assert_eq!(desired.name.to_string(), "orders");
     assert_eq!(desired.size.get(), 3);
     let image = Image::Tagged {
-        repository: DEFAULT_REPOSITORY.to_owned(),
+        repository: None,
         version: None,
     };
     assert_eq!(desired.image, image);
@@ -39,8 +39,8 @@ fn an_empty_spec_is_three_members_on_ephemeral_storage_in_plain_text() {
 #[test]
 fn the_image_is_a_tagged_repository_or_a_whole_reference_with_a_version() {
     let version = |text: &str| text.parse::<Version>().expect("a version");
-    let tagged = |repository: &str, v: Option<&str>| Image::Tagged {
-        repository: repository.to_owned(),
+    let tagged = |repository: Option<&str>, v: Option<&str>| Image::Tagged {
+        repository: repository.map(str::to_owned),
         version: v.map(version),
     };
     let whole = |reference: &str, v: &str| Image::Whole {
@@ -48,17 +48,14 @@ fn the_image_is_a_tagged_repository_or_a_whole_reference_with_a_version() {
         version: version(v),
     };
     for (spec, image) in [
-        (
-            json!({"version": "3.2.25"}),
-            tagged(DEFAULT_REPOSITORY, Some("3.2.25")),
-        ),
+        (json!({"version": "3.2.25"}), tagged(None, Some("3.2.25"))),
         (
             json!({"version": "v3.6.1", "repository": "a/b"}),
-            tagged("a/b", Some("3.6.1")),
+            tagged(Some("a/b"), Some("3.6.1")),
         ),
         (
             json!({"version": "", "repository": "", "image": ""}),
-            tagged(DEFAULT_REPOSITORY, None),
+            tagged(None, None),
         ),
         (
             json!({"image": "a/etcd:v3.6.16"}),

@@ -246,7 +246,7 @@ fn the_members_of_a_cluster_whose_spec_is_refused_are_told_of_as_they_are() {
 fn another_version_that_is_asked_for_is_named() {
     let mut scene = Scene::formed(3);
     scene.observed.desired.image = Image::Tagged {
-        repository: "r".to_owned(),
+        repository: Some("r".to_owned()),
         version: Some("3.7.0".parse().expect("a version")),
     };
     scene.edited("edited");

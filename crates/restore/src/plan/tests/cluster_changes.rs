@@ -4,7 +4,7 @@ use super::*;
 use crate::observe::{competing_restore_among, observe_cluster};
 use crate::plan::Reason;
 use crate::plan::is_request_still_valid;
-use etcd_operator_api::EtcdCluster;
+use etcd_operator_api::{EtcdCluster, cluster::DefaultRepository};
 use etcd_operator_runtime::key::ObjectKey;
 
 /// A plan that requests the restore, and the observed state it is based on.
@@ -405,7 +405,7 @@ fn a_cluster_is_known_empty_only_if_its_controller_reports_it() {
     let formed = json!({"clusterID": "cdf8", "conditions": waits["conditions"]});
     for (status, wanted) in [(waits, true), (json!({}), false), (formed, false)] {
         assert_eq!(
-            observe_cluster(&object(&status), &key).is_known_empty,
+            observe_cluster(&object(&status), &key, &DefaultRepository::default()).is_known_empty,
             wanted,
             "{status}"
         );
