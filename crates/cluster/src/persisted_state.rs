@@ -14,7 +14,7 @@ use crate::observed_state::{Claim, Ordinal, Pod};
 use crate::pending_operation::PendingOperation;
 
 pub use restore::{Phase, Restore};
-pub use rollout::{RestartedMember, Rollout};
+pub use rollout::{RestartedMember, Rollout, VersionPath};
 
 /// What is known from before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

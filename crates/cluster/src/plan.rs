@@ -55,8 +55,8 @@ pub use rollout::downgrade::{
 };
 pub use rollout::{
     BackupRequest, DEFAULT_QUOTA, Departure, OtherVoters, PendingCause, RECONNECTED_AFTER, RolloutState,
-    is_incomplete, is_mixed, is_next_minor, is_template_behind, member_versions, needs_cluster_version,
-    outdated_pods, restarting_member, stuck_pods, unschedulable_member,
+    is_incomplete, is_mixed, is_next_minor, is_template_behind, left_first, member_versions,
+    needs_cluster_version, outdated_pods, restarting_member, stuck_pods, unschedulable_member, version_path,
 };
 
 /// What to do next.

@@ -146,7 +146,11 @@ pub fn status(
         member_status: Some(summary.members).filter(|members| !members.is_empty()),
         plan: Some(PlanStatus {
             step,
-            why: Some(conditions::summarize(&view, plan, inputs)),
+            why: Some(rollout::with_path(
+                &view,
+                plan,
+                conditions::summarize(&view, plan, inputs),
+            )),
             blocked_by: Some(blocked_by(plan)).filter(|list| !list.is_empty()),
             blockers: Some(blockers(plan)).filter(|list| !list.is_empty()),
             refused_step: step_failure::refused_step(inputs, before.plan.as_ref()),

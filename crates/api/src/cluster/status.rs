@@ -231,6 +231,14 @@ pub struct RolloutStatus {
     /// restarted, and not set before a minor version changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reversible: Option<bool>,
+    /// The etcd versions that the members go through: the one before the change, those on the way, and spec.version. Not set while
+    /// the version does not change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16))]
+    pub versions: Option<Vec<String>>,
+    /// Which change from one of these versions to the next is due or under way, counted from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<i32>,
     /// When the change was first seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Time>,

@@ -1,6 +1,9 @@
 //! What is known of the change of the spec that is rolled out to the members, or was last.
 
+use std::fmt;
+
 use etcd_operator_api::cluster::{RolloutMember, RolloutStatus};
+use etcd_operator_etcd::version::Version;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -20,6 +23,8 @@ pub struct Rollout {
     pub current: Option<RestartedMember>,
     /// Whether setting the version back returns the members to the lower minor version; none before a minor version changes.
     pub reversible: Option<bool>,
+    /// The versions of etcd that members go through; none while the version does not change.
+    pub path: Option<VersionPath>,
     /// When the change was first seen.
     pub started_at: Timestamp,
     /// When a member was last restarted, or was done.
@@ -39,6 +44,36 @@ pub struct RestartedMember {
     pub left_at: Option<Timestamp>,
 }
 
+/// The versions of etcd that members go through, one after the other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VersionPath {
+    /// The version before the change, those on the way, and the one that the spec asks for.
+    pub versions: Vec<Version>,
+    /// Which change from one version to the next is due or under way, counted from 1.
+    pub step: usize,
+}
+
+impl fmt::Display for VersionPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let texts: Vec<_> = self.versions.iter().map(ToString::to_string).collect();
+        f.write_str(&texts.join(" → "))?;
+        match (texts.len().saturating_sub(1), texts.get(self.step)) {
+            (steps @ 2.., Some(next)) => write!(f, ", step {} of {steps}, to {next}", self.step),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl VersionPath {
+    fn read(status: &RolloutStatus) -> Option<Self> {
+        let versions = status.versions.as_deref()?.iter().map(|text| text.parse());
+        Some(Self {
+            versions: versions.collect::<Result<_, _>>().ok()?,
+            step: usize::try_from(status.step?).ok()?,
+        })
+    }
+}
+
 impl Rollout {
     /// One that begins now. A status has no fractions of a second, so neither has this.
     pub fn begin(spec_hash: &str, version: &str, now: Timestamp) -> Self {
@@ -49,6 +84,7 @@ impl Rollout {
             restarted_at: None,
             current: None,
             reversible: None,
+            path: None,
             started_at: now,
             progressed_at: now,
             backup_requested_at: None,
@@ -98,6 +134,7 @@ impl Rollout {
             restarted_at: status.restarted_at.clone(),
             current,
             reversible: status.reversible,
+            path: VersionPath::read(status),
             started_at: time(&status.started_at),
             progressed_at: time(&status.progressed_at),
             backup_requested_at: status.backup_requested_at.as_ref().map(|time| time.0),
@@ -116,6 +153,11 @@ impl Rollout {
                 left_at: current.left_at.map(Time),
             }),
             reversible: self.reversible,
+            versions: self
+                .path
+                .as_ref()
+                .map(|path| path.versions.iter().map(ToString::to_string).collect()),
+            step: self.path.as_ref().and_then(|path| i32::try_from(path.step).ok()),
             started_at: Some(Time(self.started_at)),
             progressed_at: Some(Time(self.progressed_at)),
             backup_requested_at: self.backup_requested_at.map(Time),
@@ -145,6 +187,12 @@ mod tests {
         };
         rollout.set_current(Some(current), now);
         rollout.reversible = Some(false);
+        rollout.path = Some(VersionPath {
+            versions: ["3.5.35", "3.6.16"]
+                .map(|version| version.parse().unwrap())
+                .to_vec(),
+            step: 1,
+        });
         rollout.backup_requested_at = Some(rollout.started_at);
         rollout.set_left(now);
         let text = serde_json::to_string(&rollout.write(|_| "c-2".to_owned())).unwrap();

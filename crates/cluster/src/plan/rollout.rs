@@ -11,6 +11,7 @@ mod running_backup;
 mod stalled;
 mod stuck;
 mod surge;
+mod version_path;
 
 use etcd_operator_api::cluster::UpdateStrategy;
 use etcd_operator_etcd::id::MemberId;
@@ -35,6 +36,7 @@ pub use restarting::{await_restarting_member, restarting_member};
 pub use stalled::unschedulable_member;
 pub use stuck::stuck_pods;
 pub use surge::with_surge_size;
+pub use version_path::{left_first, version_path};
 
 /// How far the current spec has come to the members.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -216,9 +218,11 @@ pub fn refresh(view: &ClusterView<'_>, persisted: &mut PersistedState) {
     if rollout.spec_hash != *wanted && !observed.desired.paused {
         let current = rollout.current.take();
         let reversible = rollout.reversible.filter(|_| minor::is_mixed(view));
+        let path = rollout.path.take();
         *rollout = Rollout {
             current,
             reversible,
+            path,
             ..begin()
         };
     }
@@ -238,6 +242,7 @@ pub fn refresh(view: &ClusterView<'_>, persisted: &mut PersistedState) {
     }
     let restarting = rollout.current.as_ref().map(|current| current.ordinal);
     rollout.reversible = minor::is_reversible(view, restarting, rollout.reversible);
+    rollout.path = version_path(view, rollout.path.as_ref(), restarting.is_some());
 }
 
 /// What is remembered once this step is to be taken.

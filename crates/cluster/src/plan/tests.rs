@@ -36,6 +36,7 @@ mod stable;
 mod stuck;
 mod summary;
 mod template_not_served;
+mod version_path;
 
 use super::{Plan, plan};
 use scene::Scene;

@@ -5,14 +5,17 @@ use etcd_operator_api::cluster::{MemberStatus, RefusedStep, RolloutMember};
 use etcd_operator_api::condition::{self, ConditionType, Finding, Truth};
 use etcd_operator_api::names::ANNOTATION_RESTART;
 use etcd_operator_api::refusal::bounded;
-use etcd_operator_etcd::version::{Minor, Version};
+use etcd_operator_etcd::version::Version;
 use etcd_operator_runtime::events::Severity;
 
 use super::events::Transition;
 use super::{MAX_CHARS, StatusInputs, step_failure, summary};
 use crate::build::PendingChange;
 use crate::observed_state::Pod;
-use crate::plan::{ClusterView, PendingCause, Plan, RolloutState, Step, outdated_pods, unschedulable_member};
+use crate::plan::{
+    ClusterView, PendingCause, Plan, Reason, RolloutState, Step, left_first, outdated_pods,
+    unschedulable_member, version_path,
+};
 
 /// The reason while the spec has changes that no member runs, and members are not restarted yet.
 pub const PENDING: &str = "Pending";
@@ -65,7 +68,7 @@ pub fn upgrading(view: &ClusterView<'_>, plan: &Plan) -> Option<Finding> {
         type_: ConditionType::Upgrading,
         status: Truth::True,
         reason: reason(&plan.rollout),
-        message: format!("etcd {}.", describe_path(view)?),
+        message: format!("etcd {}.", describe_path(view, plan)?),
     })
 }
 
@@ -95,7 +98,7 @@ pub fn needs_user(rollout: &RolloutState) -> bool {
 /// Which changes of the spec not every member runs, and what that waits for; none if there are none.
 pub fn pending_text(view: &ClusterView<'_>, plan: &Plan, inputs: &StatusInputs<'_>) -> Option<String> {
     let observed = view.observed;
-    let changes = describe_changes(view, inputs);
+    let changes = describe_changes(view, plan, inputs);
     let outdated: Vec<_> = outdated_pods(view)
         .map(|(ordinal, _)| observed.name(ordinal))
         .collect();
@@ -159,7 +162,7 @@ pub fn pending_text(view: &ClusterView<'_>, plan: &Plan, inputs: &StatusInputs<'
             outdated.join(", ")
         ),
         RolloutState::RollingOut => {
-            let path = describe_path(view).map(|path| format!(" etcd {path}."));
+            let path = describe_path(view, plan).map(|path| format!(" etcd {path}."));
             let (updated, all) = count_updated(view);
             let unschedulable = unschedulable_member(view, &plan.persisted);
             let unschedulable = unschedulable.map(|(member, problem)| {
@@ -203,8 +206,8 @@ pub fn count_updated(view: &ClusterView<'_>) -> (usize, usize) {
 }
 
 /// The settings that differ, as far as they were compared.
-fn describe_changes(view: &ClusterView<'_>, inputs: &StatusInputs<'_>) -> String {
-    let version = describe_path(view)
+fn describe_changes(view: &ClusterView<'_>, plan: &Plan, inputs: &StatusInputs<'_>) -> String {
+    let version = describe_path(view, plan)
         .map(|path| format!(" (etcd {path})"))
         .unwrap_or_default();
     match &inputs.pending {
@@ -237,31 +240,34 @@ pub fn version_text(view: &ClusterView<'_>, plan: &Plan, before: Option<String>)
     })
 }
 
-/// The version that runs and is left first: the lowest on the way up, and the highest on the way down.
+/// The version that runs and is left first.
 fn changing_version<'a>(view: &ClusterView<'a>) -> Option<&'a Version> {
-    let target = Minor::of(view.observed.wanted.target());
     let running = view
         .observed
         .members
         .values()
         .filter_map(|member| member.status());
-    let highest = running.map(|status| &status.version).max()?;
-    if Minor::of(highest) > target {
-        return Some(highest);
-    }
-    view.oldest_running_version()
+    left_first(
+        running.map(|status| &status.version),
+        view.observed.wanted.target(),
+    )
 }
 
-/// The versions that lead from what runs to what the spec asks for, where there are several.
-fn describe_path(view: &ClusterView<'_>) -> Option<String> {
-    let wanted = &view.observed.wanted;
-    let running = changing_version(view)?;
-    let versions = [running, &wanted.version]
-        .into_iter()
-        .chain(&wanted.later_versions);
-    let mut texts: Vec<_> = versions.map(ToString::to_string).collect();
-    texts.dedup();
-    (texts.len() > 1).then(|| texts.join(" → "))
+/// The versions from the one before the change to the one that the spec asks for, and which step of how many is due.
+fn describe_path(view: &ClusterView<'_>, plan: &Plan) -> Option<String> {
+    let path = match &plan.persisted.rollout {
+        Some(rollout) => rollout.path.clone(),
+        None => version_path(view, None, false),
+    };
+    path.map(|path| path.to_string())
+}
+
+/// What is done or waited for, with the versions on the way where that does not name them.
+pub fn with_path(view: &ClusterView<'_>, plan: &Plan, text: String) -> String {
+    match describe_path(view, plan).filter(|_| target_version(view, plan).is_some()) {
+        Some(path) if plan.explanation.reason != Reason::Converged => format!("{text} etcd {path}."),
+        _ => text,
+    }
 }
 
 /// The turns that a rollout takes.

@@ -21,7 +21,7 @@ use crate::blocker::{Blocker, BlockerReason};
 use crate::plan::{ClusterView, PendingCause, RolloutState, TemplateChange, is_mixed};
 
 /// Three members run a version, and the user asks for a lower one and consents to a downgrade.
-fn asked_with_consent(running: &str, target: &str) -> Scene {
+pub fn asked_with_consent(running: &str, target: &str) -> Scene {
     let mut scene = asked(running, target);
     scene.observed.desired.updates.allow_downgrade = true;
     look(&mut scene);

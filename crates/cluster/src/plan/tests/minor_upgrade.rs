@@ -119,7 +119,7 @@ pub fn goes(scene: &mut Scene, number: u16) {
 }
 
 /// All members are restarted with the template.
-fn rolls_out(scene: &mut Scene) {
+pub fn rolls_out(scene: &mut Scene) {
     for number in [1, 2] {
         goes(scene, number);
         restarted(scene, number, 60);
@@ -155,15 +155,20 @@ fn a_jump_over_minor_versions_goes_through_each_of_them() {
             "3.5.21",
             "3.5.35",
             "3.5.21→3.7.3",
-            "etcd 3.5.21 → 3.5.35 → 3.6.16 → 3.7.3.",
+            "etcd 3.5.21 → 3.5.35 → 3.6.16 → 3.7.3, step 1 of 3, to 3.5.35.",
         ),
         (
             "3.5.35",
             "3.6.16",
             "3.5.35→3.7.3",
-            "etcd 3.5.35 → 3.6.16 → 3.7.3.",
+            "etcd 3.5.21 → 3.5.35 → 3.6.16 → 3.7.3, step 2 of 3, to 3.6.16.",
         ),
-        ("3.6.16", "3.7.3", "3.6.16→3.7.3", "etcd 3.6.16 → 3.7.3."),
+        (
+            "3.6.16",
+            "3.7.3",
+            "3.6.16→3.7.3",
+            "etcd 3.5.21 → 3.5.35 → 3.6.16 → 3.7.3, step 3 of 3, to 3.7.3.",
+        ),
     ] {
         assert_eq!(scene.observed.wanted.version, version(wanted));
         assert_eq!(status_of(&scene).version.as_deref(), Some(text));
