@@ -526,7 +526,7 @@ async fn change_membership_through(
             return Ok(ChangeReply::Done(Outcome::Stale(text)));
         }
     };
-    if matches!(step, Step::Add { .. }) && may_hide_downgrade(observation, known) {
+    if matches!(step, Step::Add { .. }) && may_hide_downgrade(&known.version) {
         let permit = deps.applier.permit().map_err(apply::Error::from)?;
         let canceled = send_change(&**connection, Change::CancelDowngrade, permit).await;
         match canceled.map_err(apply::Error::from)? {
@@ -545,11 +545,10 @@ async fn change_membership_through(
     })
 }
 
-/// Whether a downgrade may be enabled of which no member tells, as 3.5 does not. The leader ends it within seconds, but not any
-/// more after a member was added, which cannot start before.
-fn may_hide_downgrade(observation: &Observation, known: &Known) -> bool {
-    let observed = &observation.observed;
-    observed.desired.updates.allow_downgrade && Minor::of(&known.version) == Some(Minor::V3_5)
+/// Whether a downgrade may be enabled of which members of this version do not tell. The leader ends it within seconds, but not any
+/// more after a member was added, which cannot start before. Consent to a downgrade says nothing: it may be withdrawn by now.
+fn may_hide_downgrade(version: &Version) -> bool {
+    Minor::of(version) == Some(Minor::V3_5)
 }
 
 /// The reason of the Event about a step.
@@ -676,6 +675,13 @@ mod tests {
         ) -> Answer<'_, Result<KeysHash, etcd::error::Error>> {
             unreachable!("not a change")
         }
+    }
+
+    #[test]
+    fn members_of_3_5_are_told_to_cancel_a_downgrade_before_another_one_is_added() {
+        let versions = ["3.4.44", "3.5.21", "3.5.35", "3.6.16", "3.7.3"];
+        let told = versions.map(|version| may_hide_downgrade(&version.parse().expect(version)));
+        assert_eq!(told, [false, true, true, false, false]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -81,6 +81,29 @@ fn members_go_down_one_minor_version_and_keep_their_volumes() {
 }
 
 #[test]
+fn a_member_joins_right_after_a_downgrade_whose_consent_is_withdrawn() {
+    for seed in 160..166 {
+        run(seed, |sim| async move {
+            cluster_of(&sim, 3, "3.6.16").await;
+            let _writers = sim.write("c", 2, SECOND);
+            lowers(&sim, "3.5.35");
+            // etcd ends the downgrade some seconds later.
+            sim.expect("every member runs the version", 30 * MINUTE, |sim| {
+                sim.is_whole("c", 3) && status(sim)["version"] == "3.5.35"
+            })
+            .await;
+            sim.edit("c", |spec| {
+                spec["updates"]["allowDowngrade"] = json!(false);
+                spec["size"] = json!(4);
+            });
+            arrives(&sim, 4, "3.5.35").await;
+            refused_nobody(&sim);
+            ends_well(&sim).await;
+        });
+    }
+}
+
+#[test]
 fn without_consent_or_by_two_minor_versions_nothing_is_touched() {
     for (seed, (from, to, allow)) in [
         ("3.7.3", "3.6.16", false),
