@@ -12,6 +12,7 @@ mod kubeconfig;
 mod kubectl;
 mod launch;
 mod outage;
+mod tenant;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -25,6 +26,7 @@ use tokio::sync::OnceCell;
 
 pub use audit::{AuditEntry, AuditFilter, AuditMark, AuditObject, AuditStatus, AuditUser};
 pub use kubeconfig::Access;
+pub use tenant::TenantApiServer;
 
 use crate::bed_dir::{self, BedDir};
 use crate::components::{self, Component};
@@ -68,7 +70,7 @@ pub struct ControlPlane {
     launch: Launch,
     entrance: Entrance,
     etcd_url: String,
-    audit_log: PathBuf,
+    files: ApiServerFiles,
     kubeconfig: PathBuf,
     authority: Authority,
     hub: Option<Hub>,
@@ -152,7 +154,6 @@ impl ControlPlane {
             ],
         )?;
         let tokens = TokenKeys::new()?;
-        let audit_log = bed.path().join("audit.log");
         let files = ApiServerFiles {
             authority: bed.write("ca.crt", authority.certificate())?,
             certificate: bed.write("apiserver.crt", server.certificate)?,
@@ -160,7 +161,7 @@ impl ControlPlane {
             token_public: bed.write("service-account.pub", tokens.public)?,
             token_private: bed.write("service-account.key", tokens.private)?,
             audit_policy: bed.write("audit-policy.json", audit::POLICY)?,
-            audit_log: audit_log.clone(),
+            audit_log: bed.path().join("audit.log"),
         };
         let entrance = Entrance {
             address,
@@ -202,7 +203,7 @@ impl ControlPlane {
             launch,
             entrance,
             etcd_url,
-            audit_log,
+            files,
             kubeconfig,
             authority,
             hub,

@@ -34,6 +34,7 @@ pub mod report;
 pub mod rights;
 pub mod scenario;
 pub mod standing;
+mod tunnel;
 pub mod unprivileged;
 pub mod up;
 pub mod version_history;

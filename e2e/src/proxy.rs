@@ -41,6 +41,11 @@ impl Cut {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
             .await
             .context("no free port for the proxy")?;
+        Self::serve(listener, target)
+    }
+
+    /// Forwards what this listener takes, from the network that the calling thread is in.
+    pub(crate) fn serve(listener: TcpListener, target: SocketAddr) -> Result<Self> {
         let address = listener.local_addr().context("the proxy's port is not known")?;
         let (state, seen) = watch::channel(State {
             mode: Mode::Open,

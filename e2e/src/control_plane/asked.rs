@@ -12,18 +12,18 @@ use crate::rights::{self, Heard};
 impl ControlPlane {
     /// The present end of the audit log.
     pub fn audit_mark(&self) -> AuditMark {
-        AuditMark(std::fs::metadata(&self.audit_log).map_or(0, |metadata| metadata.len()))
+        AuditMark(std::fs::metadata(&self.files.audit_log).map_or(0, |metadata| metadata.len()))
     }
 
     /// The requests logged so far that the filter admits, in the order in which they first appear. A request is
     /// logged about when it is answered, not before: to wait for one, use [`ControlPlane::audit_until`].
     pub fn audit(&self, filter: &AuditFilter) -> Result<Vec<AuditEntry>> {
-        audit::requests(&self.audit_log, filter)
+        audit::requests(&self.files.audit_log, filter)
     }
 
     /// What the operator asked for so far, and what became of it.
     pub fn heard(&self) -> Result<Heard> {
-        rights::hear(&self.audit_log)
+        rights::hear(&self.files.audit_log)
     }
 
     /// Waits until at least `count` requests that the filter admits are logged.

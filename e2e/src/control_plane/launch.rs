@@ -49,6 +49,7 @@ pub(super) fn etcd(program: PathBuf, data: &Path, client_url: &str) -> Launch {
 }
 
 /// Files the API server is given, all in the bed's directory.
+#[derive(Clone, Debug)]
 pub(super) struct ApiServerFiles {
     pub(super) authority: PathBuf,
     pub(super) certificate: PathBuf,

@@ -1,5 +1,6 @@
 //! Upgrades and downgrades to other minor versions, one minor after the other, while clients keep writing.
 
+mod api_server;
 mod api_v2;
 mod backup_first;
 mod downgrades;
@@ -38,13 +39,18 @@ macro_rules! shared {
 const GATE: [Scenario; 1] = [shared!("one_minor_under_load", forward::one_minor)];
 
 /// The rest, for their time.
-const FULL: [Scenario; 17] = [
+const FULL: [Scenario; 18] = [
     shared!("three_minors_in_one_edit", forward::three_minors),
     shared!(
         "an_old_patch_walks_through_the_newest",
         forward::from_an_old_patch
     ),
     shared!("from_3_2_to_3_4", forward::from_the_oldest),
+    shared!(
+        "a_kubernetes_api_server_keeps_its_objects_from_3_5_to_3_7",
+        api_server::keeps_its_objects
+    )
+    .long(),
     shared!("reversed_before_the_point_of_no_return", reversed::in_time),
     shared!("refused_after_the_point_of_no_return", reversed::too_late),
     shared!("an_image_on_the_way_is_missing", missing_image::told_and_brought),
