@@ -10,9 +10,9 @@ use crate::deadline::until;
 use crate::rights::{self, Heard};
 
 impl ControlPlane {
-    /// The present end of the audit log.
+    /// The present end of the audit log, before the line that is still being written.
     pub fn audit_mark(&self) -> AuditMark {
-        AuditMark(std::fs::metadata(&self.files.audit_log).map_or(0, |metadata| metadata.len()))
+        audit::end(&self.files.audit_log).unwrap_or_default()
     }
 
     /// The requests logged so far that the filter admits, in the order in which they first appear. A request is

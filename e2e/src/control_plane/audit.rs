@@ -2,18 +2,30 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{BufRead, BufReader, ErrorKind, Seek, SeekFrom};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde::Deserialize;
+use serde_json::Value;
 
-/// Every request with its metadata, once when a long one starts to answer and once at its end.
+/// Every request with its metadata, once when a long one starts to answer and once at its end. What the operator writes for
+/// different purposes to one kind of object is logged with it.
 pub(super) const POLICY: &str = r#"{
   "apiVersion": "audit.k8s.io/v1",
   "kind": "Policy",
   "omitStages": ["RequestReceived"],
-  "rules": [{ "level": "Metadata" }]
+  "rules": [
+    { "level": "Request", "verbs": ["patch"], "resources": [
+      { "group": "etcd.database.coreos.com", "resources": ["etcdclusters/status"] },
+      { "group": "apps", "resources": ["statefulsets"] },
+      { "group": "", "resources": ["pods"] }
+    ] },
+    { "level": "Request", "verbs": ["create"], "resources": [
+      { "group": "events.k8s.io", "resources": ["events"] }
+    ] },
+    { "level": "Metadata" }
+  ]
 }
 "#;
 
@@ -41,6 +53,9 @@ pub struct AuditEntry {
     pub user_agent: String,
     /// What was asked for; absent for paths such as `/readyz`.
     pub object_ref: Option<AuditObject>,
+    /// What was sent, for the few requests about which the policy has that logged.
+    #[serde(default)]
+    pub request_object: Value,
     /// The answer.
     pub response_status: Option<AuditStatus>,
     /// What was noted about it, such as whether it was authorized.
@@ -97,7 +112,7 @@ pub struct AuditStatus {
 
 /// A point in the audit log: entries written after it count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct AuditMark(pub(super) u64);
+pub struct AuditMark(u64);
 
 /// Which entries are wanted; what is not named is not looked at.
 #[derive(Clone, Debug, Default)]
@@ -191,6 +206,23 @@ impl AuditFilter {
     }
 }
 
+/// The end of the last whole line of the log.
+pub(super) fn end(log: &Path) -> std::io::Result<AuditMark> {
+    /// No line is longer.
+    const LINE: u64 = 4 << 20;
+    let mut file = File::open(log)?;
+    let from = file.metadata()?.len().saturating_sub(LINE);
+    file.seek(SeekFrom::Start(from))?;
+    let (mut at, mut end) = (from, from);
+    for byte in BufReader::new(file).bytes() {
+        at += 1;
+        if byte? == b'\n' {
+            end = at;
+        }
+    }
+    Ok(AuditMark(end))
+}
+
 /// The requests in the log that the filter admits, one entry each: the newest that was written about it.
 pub(super) fn requests(log: &Path, filter: &AuditFilter) -> Result<Vec<AuditEntry>> {
     let mut file = match File::open(log) {
@@ -265,6 +297,30 @@ mod tests {
         let all = newest_per_request(log().as_bytes(), &AuditFilter::new()).unwrap();
         assert_eq!(all.len(), 3);
         assert_eq!(all[0].stage, "ResponseComplete");
+    }
+
+    #[test]
+    fn a_mark_lies_before_a_line_still_being_written() {
+        let bed = crate::bed_dir::BedDir::create().unwrap();
+        let (whole, path) = (log(), bed.path().join("marked.log"));
+        let torn = line("4", "ResponseComplete", "get", "kubectl", &serde_json::json!({}));
+        std::fs::write(&path, format!("{whole}{}", &torn[..20])).unwrap();
+        let mark = end(&path).unwrap();
+        assert_eq!(mark, AuditMark(whole.len() as u64));
+        std::fs::write(&path, format!("{whole}{torn}")).unwrap();
+        let later = requests(&path, &AuditFilter::new().since(mark)).unwrap();
+        assert_eq!(later.len(), 1);
+        assert_eq!(later[0].audit_id, "4");
+    }
+
+    #[test]
+    fn what_was_sent_is_read_where_it_is_logged() {
+        let mut entry: Value =
+            serde_json::from_str(&line("1", "ResponseComplete", "patch", "a", &Value::Null)).unwrap();
+        entry["requestObject"] = serde_json::json!({ "status": { "phase": "Running" } });
+        let read = newest_per_request(format!("{entry}\n{}", log()).as_bytes(), &AuditFilter::new()).unwrap();
+        assert_eq!(read[0].request_object["status"]["phase"], "Running");
+        assert_eq!(read.last().unwrap().request_object, Value::Null);
     }
 
     #[test]

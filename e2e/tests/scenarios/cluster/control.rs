@@ -34,8 +34,13 @@ pub(super) async fn managers(tenant: &Tenant) -> Result<Vec<Container>> {
 
 /// Kills the operator as it runs now, and waits until it runs again. Returns how many processes died.
 pub async fn kill_operator(tenant: &Tenant) -> Result<usize> {
+    kill_managers(tenant, managers(tenant).await?).await
+}
+
+/// The same with the containers that were found before: they are killed without another look.
+pub(super) async fn kill_managers(tenant: &Tenant, managers_now: Vec<Container>) -> Result<usize> {
     let mut killed = 0;
-    for manager in managers(tenant).await? {
+    for manager in managers_now {
         killed += usize::from(manager.kill().is_ok());
     }
     tenant.note(&format!("kills {killed} processes of the operator"));

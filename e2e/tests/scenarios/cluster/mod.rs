@@ -4,6 +4,7 @@ mod by_hand;
 pub mod control;
 pub mod heal;
 mod kept;
+pub mod kills;
 mod life;
 pub mod nodes;
 mod rolled_back;

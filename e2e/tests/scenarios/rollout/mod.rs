@@ -83,7 +83,8 @@ const FULL: [Scenario; 26] = [
     alone!(
         "the_operator_is_killed_during_a_rollout",
         interrupted::by_killed_operator
-    ),
+    )
+    .long(),
     shared!(
         "members_with_their_data_in_pods_are_replaced_one_by_one",
         ephemeral::empty_dir
@@ -141,6 +142,12 @@ pub async fn await_rolled_out(tenant: &Tenant) -> Result<()> {
         .kubectl(&["wait", "--for=condition=RolledOut", "--timeout=5m", &object])
         .await?;
     Ok(())
+}
+
+/// Whether every member runs the current spec.
+pub fn is_rolled_out(status: &EtcdClusterStatus) -> bool {
+    let mut conditions = status.conditions.iter().flatten();
+    conditions.any(|one| one.type_ == ConditionType::RolledOut.as_str() && one.status == "True")
 }
 
 /// Whether the condition `RolledOut` is false for this reason.

@@ -7,16 +7,16 @@ use etcd_operator_api::EtcdClusterStatus;
 use etcd_operator_e2e::components::EtcdVersion;
 use etcd_operator_e2e::deadline::until;
 use etcd_operator_e2e::scenario::Stage;
-use etcd_operator_e2e::version_history::image_version;
+use etcd_operator_e2e::version_history::{VersionHistory, image_version};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::api::ListParams;
 use serde_json::json;
 
 use super::{SHORT_WAIT, SIZE, Upgrade, runs};
-use crate::cluster::control::{kill_operator, leads};
+use crate::cluster::kills::Kills;
 use crate::cluster::tenant::{SOON, told};
-use crate::rollout::{is_rollout, kept};
+use crate::rollout::{is_rolled_out, is_rollout, kept, survived_without_gap};
 
 /// Two steps: a patch, and the next minor.
 const WAY: [EtcdVersion; 3] = [EtcdVersion::V3_5_21, EtcdVersion::V3_5_35, EtcdVersion::V3_6_16];
@@ -57,39 +57,33 @@ fn is_of_new_minor(pod: &Pod) -> bool {
     has_address && image_version(pod) == Some(EtcdVersion::V3_6_16.number())
 }
 
-/// The operator is killed at moments of both steps, and the next one goes on.
+/// The operator is killed once at each of its calls for each version of the way, and then on the way back by one minor version,
+/// for which it changes something in etcd. The next one goes on.
 pub async fn by_killed_operator(stage: Arc<Stage>) -> Result<()> {
-    let upgrade = Upgrade::prepare(stage, &WAY).await?;
+    let back = [EtcdVersion::V3_6_16, EtcdVersion::V3_5_35];
+    let more = json!({"updates": {"minReadySeconds": SHORT_WAIT, "allowDowngrade": true}});
+    let upgrade = Upgrade::prepare_with(stage, &WAY, more).await?;
     let tenant = &upgrade.tenant;
+    let mut kills = Kills::new(tenant, 1);
+    let mut begin = kills.mark();
     upgrade.request(upgrade.target()?).await?;
-    let all = usize::from(SIZE);
-    let moments: [(&str, EtcdVersion, usize); 6] = [
-        ("a member runs the newest patch", EtcdVersion::V3_5_35, 1),
-        ("two members run the newest patch", EtcdVersion::V3_5_35, 2),
-        ("all members run the newest patch", EtcdVersion::V3_5_35, all),
-        ("a member runs the next minor", EtcdVersion::V3_6_16, 1),
-        (
-            "the last member of the old minor is left",
-            EtcdVersion::V3_6_16,
-            2,
-        ),
-        ("all members run the next minor", EtcdVersion::V3_6_16, all),
-    ];
-    let mut killed = 0;
-    for (what, version, count) in moments {
-        tenant
-            .says(what, |status| at_least(status, version) >= count)
-            .await?;
-        tenant.note(&format!("kills the operator when {what}"));
-        killed += kill_operator(tenant).await?;
-        leads(tenant).await?;
-    }
-    ensure!(killed > 0, "no operator was killed");
-    upgrade.survived().await
+    kills.until_status(begin, is_at(upgrade.target()?)).await?;
+    upgrade.arrived(upgrade.target()?).await?;
+    upgrade.history.went_through(&WAY, usize::from(SIZE))?;
+
+    let client = tenant.stage().cluster().client().await?;
+    let history = VersionHistory::watch(client, tenant.stage().namespace(), tenant.name()).await?;
+    begin = kills.mark();
+    upgrade.request(EtcdVersion::V3_5_35).await?;
+    kills.until_status(begin, is_at(EtcdVersion::V3_5_35)).await?;
+    upgrade.arrived(EtcdVersion::V3_5_35).await?;
+    history.went_through(&back, usize::from(SIZE))?;
+    let steps = WAY.len() - 1 + back.len() - 1;
+    kills.judge(steps * usize::from(SIZE))?;
+    survived_without_gap(&upgrade.tenant, upgrade.load).await
 }
 
-/// How many members run this version or one that comes after it on the way.
-fn at_least(status: &EtcdClusterStatus, version: EtcdVersion) -> usize {
-    let later = WAY.iter().filter(|one| **one >= version);
-    later.map(|one| runs(status, *one)).sum()
+/// Whether every member runs this version, and nothing is left to roll out.
+fn is_at(version: EtcdVersion) -> impl Fn(&EtcdClusterStatus) -> bool {
+    move |status| is_rolled_out(status) && runs(status, version) == usize::from(SIZE)
 }

@@ -82,6 +82,7 @@ const FULL: [Scenario; 18] = [
             "operator_is_killed_during_a_walk",
             interrupted::by_killed_operator
         )
+        .long()
     },
 ];
 
