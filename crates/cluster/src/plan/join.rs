@@ -149,6 +149,10 @@ fn start_member(view: &ClusterView<'_>, known: &Known, member: &Member, join: Jo
         return FlowDecision::with_operation(Operation::Join(join), Reason::Scaling, text)
             .with_blockers(waits);
     };
+    if may_have_lost_entries(view, member, &join, pod) {
+        let what = "its earlier pod may have started as this member and is gone with its data, so it is added again under another ID";
+        return super::remove::remove_member(view, known, member, text(view, ordinal, what));
+    }
     if let Some(recreation) = recreate_pod(view, ordinal) {
         let join = Join {
             id: Some(member.id),
@@ -186,6 +190,14 @@ fn start_member(view: &ClusterView<'_>, known: &Known, member: &Member, join: Jo
         Some(permit) => decision.with_step(Step::Permit(vec![permit])),
         None => decision,
     }
+}
+
+/// Whether another pod had the permit to start as this learner, and its data went with it. etcd calls a learner that died
+/// before it published its name unstarted, and its leader remembers how much it acknowledged: a process that starts under
+/// the same ID without those entries panics, however often.
+fn may_have_lost_entries(view: &ClusterView<'_>, member: &Member, join: &Join, pod: &Pod) -> bool {
+    let had_permit = join.grant.as_ref().is_some_and(|grant| grant.pod != pod.uid);
+    had_permit && member.role == Role::Learner && view.observed.desired.storage.is_ephemeral()
 }
 
 /// It ran once before anybody knew of it, and lost what it had: etcd remembers how far it was, and whoever starts in its stead

@@ -375,3 +375,45 @@ fn members_that_require_authentication_are_told_apart_from_members_that_cannot_b
         assert!(condition_of(&status, ConditionType::QuorumLost).is_none());
     }
 }
+
+#[test]
+fn a_learner_whose_first_pod_took_its_data_along_is_added_again_under_another_id() {
+    let starting = |is_ephemeral: bool| {
+        let mut scene = Scene::formed(3);
+        scene.asks_for(5);
+        if is_ephemeral {
+            scene.is_fleeting();
+        }
+        scene.waits(3, "p3", &Verdict::Empty);
+        assert_eq!(follow(&mut scene), "Scaling Join(3) add learner c-3");
+        scene.member(3, id(3), Role::Learner, false);
+        assert_eq!(follow(&mut scene), "Scaling Join(3) Join c-3 for p3");
+        scene
+    };
+    // The same pod may be given its permit again: what etcd wrote would be there.
+    let mut same_pod = starting(true);
+    same_pod.waits(3, "p4", &Verdict::Empty);
+    assert_eq!(follow(&mut same_pod), "Scaling Join(3) Join c-3 for p4");
+    let mut other_pod = starting(true);
+    other_pod.at_gone_pod(3);
+    assert_eq!(follow(&mut other_pod), "Scaling Join(3) -");
+    other_pod.pod(3, "another-pod");
+    other_pod.waits(3, "p4", &Verdict::Empty);
+    assert_eq!(follow(&mut other_pod), "Scaling Remove(3) remove c-3 (13)");
+    other_pod.known().members.remove(&id(3));
+    assert_eq!(
+        follow(&mut other_pod),
+        "Scaling Discard(3) delete pod another-pod"
+    );
+    other_pod.at_gone_pod(3);
+    follow(&mut other_pod);
+    other_pod.pod(3, "third-pod");
+    other_pod.waits(3, "p5", &Verdict::Empty);
+    assert_eq!(follow(&mut other_pod), "Scaling Join(3) add learner c-3");
+    // A volume that is empty shows that nothing was written.
+    let mut volume = starting(false);
+    volume.at_gone_pod(3);
+    volume.pod(3, "another-pod");
+    volume.waits(3, "p4", &Verdict::Empty);
+    assert_eq!(follow(&mut volume), "Scaling Join(3) Join c-3 for p4");
+}
