@@ -316,7 +316,7 @@ mod tests {
     #[test]
     fn what_was_sent_is_read_where_it_is_logged() {
         let mut entry: Value =
-            serde_json::from_str(&line("1", "ResponseComplete", "patch", "a", &Value::Null)).unwrap();
+            serde_json::from_str(&line("5", "ResponseComplete", "patch", "a", &Value::Null)).unwrap();
         entry["requestObject"] = serde_json::json!({ "status": { "phase": "Running" } });
         let read = newest_per_request(format!("{entry}\n{}", log()).as_bytes(), &AuditFilter::new()).unwrap();
         assert_eq!(read[0].request_object["status"]["phase"], "Running");

@@ -308,27 +308,24 @@ impl<'a> Kills<'a> {
     /// of pods was made for the members meanwhile.
     pub fn judge(self, pods: usize) -> Result<()> {
         let actions: BTreeSet<&str> = self.kills.iter().map(|kill| &*kill.at.action).collect();
-        let mut report = format!(
+        let mut lines = vec![format!(
             "the operator was killed {} times, at {} different calls:",
             self.kills.len(),
             actions.len()
-        );
+        )];
         let mut counts = BTreeMap::<&str, usize>::new();
         for (kill, number) in self.kills.iter().zip(1..) {
             let count = counts.entry(&kill.at.action).or_default();
             *count += 1;
-            report.push_str(&format!("\n{number}. {}", kill.at));
-            if *count > 1 {
-                report.push_str(&format!(", number {count} of this call"));
-            }
-            for call in &kill.also_sent {
-                report.push_str(&format!("\n     before it was dead: {call}"));
-            }
-            match &kill.next {
-                Some(next) => report.push_str(&format!("\n     the next operator began with: {next}")),
-                None => report.push_str("\n     the next operator had nothing to write"),
-            }
+            lines.push(format!("{number}. {}, number {count} of this call", kill.at));
+            let sent = kill.also_sent.iter();
+            lines.extend(sent.map(|call| format!("     before it was dead: {call}")));
+            lines.push(match &kill.next {
+                Some(next) => format!("     the next operator began with: {next}"),
+                None => "     the next operator had nothing to write".to_owned(),
+            });
         }
+        let report = lines.join("\n");
         println!("{report}");
         self.tenant.note(&report);
         ensure!(
