@@ -331,12 +331,11 @@ async fn fetch_from_metadata_service(
             None => request,
         }
     };
-    let role = match role {
-        Some(role) => role.to_owned(),
-        None => {
-            let answer = send(get(String::new()), &redactor).await?;
-            answer.into_text(&redactor)?.trim().to_owned()
-        }
+    let role = if let Some(role) = role {
+        role.to_owned()
+    } else {
+        let answer = send(get(String::new()), &redactor).await?;
+        answer.into_text(&redactor)?.trim().to_owned()
     };
     let answer = send(get(crate::key::percent_encode(&role, false)), &redactor).await?;
     parse_keys(&answer.into_text(&redactor)?)
