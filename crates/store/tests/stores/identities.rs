@@ -160,8 +160,8 @@ fn answer_as_metadata_service(
     }
 }
 
-fn keys_for(minutes: i64) -> Answer {
-    Ok(pair(now() + SignedDuration::from_mins(minutes)))
+fn keys_for(minutes: i64) -> String {
+    pair(now() + SignedDuration::from_mins(minutes))
 }
 
 fn is_key_request(line: &str) -> bool {
@@ -172,7 +172,7 @@ fn is_key_request(line: &str) -> bool {
 async fn oss_uses_the_role_of_the_machine_and_renews_its_keys() {
     for (minutes, times) in [(60, 1), (2, 3)] {
         let (metadata, recorded) = start_service(move |request| {
-            answer_as_metadata_service(request, SessionTokens::Required, || keys_for(minutes))
+            answer_as_metadata_service(request, SessionTokens::Required, || Ok(keys_for(minutes)))
         })
         .await;
         let fake = Fake::start(Dialect::Oss, None).await;
@@ -193,9 +193,10 @@ async fn oss_uses_the_role_of_the_machine_and_renews_its_keys() {
 
 #[tokio::test]
 async fn oss_uses_the_role_of_an_old_machine_without_session_tokens() {
-    let (metadata, recorded) =
-        start_service(|request| answer_as_metadata_service(request, SessionTokens::Unknown, || keys_for(60)))
-            .await;
+    let (metadata, recorded) = start_service(|request| {
+        answer_as_metadata_service(request, SessionTokens::Unknown, || Ok(keys_for(60)))
+    })
+    .await;
     let fake = Fake::start(Dialect::Oss, None).await;
     let store = oss_with_platform_identity(&fake, &machine(&metadata)).await;
     store.list("etcd").await.expect("signed by the role");
@@ -209,7 +210,7 @@ async fn valid_keys_are_used_while_they_cannot_be_renewed() {
         if request.line.starts_with("PUT") && tries.fetch_add(1, Ordering::SeqCst) > 0 {
             return Err(503);
         }
-        answer_as_metadata_service(request, SessionTokens::Required, || keys_for(2))
+        answer_as_metadata_service(request, SessionTokens::Required, || Ok(keys_for(2)))
     })
     .await;
     let fake = Fake::start(Dialect::Oss, None).await;
@@ -231,7 +232,7 @@ async fn a_session_token_that_cannot_be_had_for_a_moment_is_no_old_machine() {
         if request.line.starts_with("PUT") && tries.fetch_add(1, Ordering::SeqCst) == 0 {
             return Err(503);
         }
-        answer_as_metadata_service(request, SessionTokens::Required, || keys_for(60))
+        answer_as_metadata_service(request, SessionTokens::Required, || Ok(keys_for(60)))
     })
     .await;
     let fake = Fake::start(Dialect::Oss, None).await;
@@ -243,7 +244,7 @@ async fn a_session_token_that_cannot_be_had_for_a_moment_is_no_old_machine() {
 #[tokio::test]
 async fn oss_takes_the_name_of_the_machine_s_role_from_the_environment() {
     let (metadata, recorded) = start_service(|request| {
-        answer_as_metadata_service(request, SessionTokens::Required, || keys_for(60))
+        answer_as_metadata_service(request, SessionTokens::Required, || Ok(keys_for(60)))
     })
     .await;
     let fake = Fake::start(Dialect::Oss, None).await;
@@ -282,11 +283,8 @@ fn service_account(directory: &Directory, sts: &str) -> Platform {
     }
 }
 
-fn assumed_role() -> Answer {
-    Ok(format!(
-        "{{\"RequestId\":\"1\",\"Credentials\":{}}}",
-        keys_for(60)?
-    ))
+fn assumed_role() -> String {
+    format!("{{\"RequestId\":\"1\",\"Credentials\":{}}}", keys_for(60))
 }
 
 #[tokio::test]
@@ -298,7 +296,7 @@ async fn oss_assumes_the_role_of_the_service_account() {
             && has("RoleArn=acs%3Aram%3A%3A1%3Arole%2Fbackup")
             && has("OIDCProviderArn=acs%3Aram%3A%3A1%3Aoidc-provider%2Fp")
             && has("OIDCToken=a.service%2Baccount.token");
-        if is_right { assumed_role() } else { Err(404) }
+        if is_right { Ok(assumed_role()) } else { Err(404) }
     })
     .await;
     let directory = Directory::new("service-account");
@@ -341,7 +339,7 @@ async fn a_failure_of_sts_that_passes_is_retried() {
     let requests = AtomicUsize::new(0);
     let (sts, _) = start_service(move |_| match requests.fetch_add(1, Ordering::SeqCst) {
         0 => Err(503),
-        _ => assumed_role(),
+        _ => Ok(assumed_role()),
     })
     .await;
     let store = oss_with_platform_identity(&fake, &service_account(&directory, &sts)).await;
@@ -375,11 +373,11 @@ async fn an_unreachable_sts_is_not_reported_as_an_unreachable_store() {
 }
 
 /// The answer of Azure's and of Google's metadata service.
-fn bearer_token() -> Answer {
+fn bearer_token() -> String {
     let ends = (now() + SignedDuration::from_hours(1)).as_second();
-    Ok(format!(
+    format!(
         "{{\"access_token\":\"{PASSWORD}\",\"expires_on\":\"{ends}\",\"expires_in\":3600,\"token_type\":\"Bearer\",\"resource\":\"r\"}}"
-    ))
+    )
 }
 
 #[tokio::test]
@@ -387,7 +385,7 @@ async fn a_failure_of_azure_s_metadata_service_that_passes_is_retried() {
     let requests = AtomicUsize::new(0);
     let (metadata, _) = start_service(move |_| match requests.fetch_add(1, Ordering::SeqCst) {
         0 => Err(503),
-        _ => bearer_token(),
+        _ => Ok(bearer_token()),
     })
     .await;
     let fake = Fake::start(Dialect::Abs, None).await;
@@ -591,9 +589,9 @@ async fn metadata_services_are_reached_without_the_proxy_of_the_environment() {
     ] {
         let (metadata, recorded) = start_service(|request| {
             if request.line.starts_with("GET /computeMetadata/") || request.line == "GET /" {
-                return bearer_token();
+                return Ok(bearer_token());
             }
-            answer_as_metadata_service(request, SessionTokens::Required, || keys_for(60))
+            answer_as_metadata_service(request, SessionTokens::Required, || Ok(keys_for(60)))
         })
         .await;
         let fake = Fake::start(dialect, None).await;

@@ -190,7 +190,7 @@ pub struct Kills<'a> {
     /// For how many members one call counts.
     members_per_call: usize,
     killed_at: BTreeSet<Call>,
-    kills: Vec<Kill>,
+    list: Vec<Kill>,
     begin: AuditMark,
     known: KnownRollout,
 }
@@ -203,7 +203,7 @@ impl<'a> Kills<'a> {
             tenant,
             members_per_call,
             killed_at: BTreeSet::new(),
-            kills: Vec::new(),
+            list: Vec::new(),
             begin: tenant.stage().cluster().control_plane().audit_mark(),
             known: KnownRollout {
                 version: tenant.version().number().to_owned(),
@@ -240,7 +240,7 @@ impl<'a> Kills<'a> {
             while let Some(entry) = entries.get(read) {
                 read += 1;
                 let call = self.known.follow(entry);
-                if let Some(kill) = self.kills.last_mut().filter(|kill| kill.next.is_none()) {
+                if let Some(kill) = self.list.last_mut().filter(|kill| kill.next.is_none()) {
                     kill.next = Some(call.clone());
                 }
                 if self.is_new(&call) {
@@ -266,7 +266,7 @@ impl<'a> Kills<'a> {
             if dead > 0 {
                 self.tenant.note(&format!("the operator was killed at {call}"));
                 self.killed_at.insert(call.clone());
-                self.kills.push(Kill {
+                self.list.push(Kill {
                     at: call,
                     also_sent,
                     next: None,
@@ -307,14 +307,14 @@ impl<'a> Kills<'a> {
     /// Prints at which calls the operator was killed and what came next; an error if those were too few, or if another number
     /// of pods was made for the members meanwhile.
     pub fn judge(self, pods: usize) -> Result<()> {
-        let actions: BTreeSet<&str> = self.kills.iter().map(|kill| &*kill.at.action).collect();
+        let actions: BTreeSet<&str> = self.list.iter().map(|kill| &*kill.at.action).collect();
         let mut lines = vec![format!(
             "the operator was killed {} times, at {} different calls:",
-            self.kills.len(),
+            self.list.len(),
             actions.len()
         )];
         let mut counts = BTreeMap::<&str, usize>::new();
-        for (kill, number) in self.kills.iter().zip(1..) {
+        for (kill, number) in self.list.iter().zip(1..) {
             let count = counts.entry(&kill.at.action).or_default();
             *count += 1;
             lines.push(format!("{number}. {}, number {count} of this call", kill.at));
