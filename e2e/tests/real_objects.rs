@@ -6,9 +6,11 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow, ensure};
 use etcd_operator_api::{EtcdCluster, cluster::DefaultRepository, crd};
 use etcd_operator_cluster::{
-    build::{BuildInputs, Objects, RestartRequests, StateAnnotations, StoredTemplates, build, claim},
+    build::{
+        BuildInputs, FetchContainer, Objects, RestartRequests, StateAnnotations, StoredTemplates, build,
+        claim,
+    },
     desired::{Desired, desired},
-    plan::FetchContainer,
 };
 use etcd_operator_e2e::control_plane::{self, ControlPlane};
 use etcd_operator_runtime::drift;

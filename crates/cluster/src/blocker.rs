@@ -19,11 +19,11 @@ use crate::observed_state::{Digest, MembershipFailure, QueryResult, ServerCertif
 
 pub use backup_problem::BackupProblem;
 pub use field_hint::FieldHint;
-pub use member_problem::{KeptVolumeFault, MemberProblem, VolumeConsent};
+pub use member_problem::{KeptVolumeFault, MemberProblem, VolumeConsent, describe_verdict};
 pub use reason::{BlockerReason, EndsBy};
 
-/// At most this much of an error is shown: in a status the hint after it must have room.
-const MAX_ERROR_CHARS: usize = 150;
+use member_problem::MAX_ERROR_CHARS;
+
 /// At most this much of a refused pod is shown: one that violates a Pod Security Standard is told in many words.
 const MAX_REFUSAL_CHARS: usize = 700;
 

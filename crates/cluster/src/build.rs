@@ -10,6 +10,7 @@ mod disruption;
 mod fetch;
 mod flags;
 mod image;
+mod inputs;
 mod labels;
 mod patch;
 mod pod_of_set;
@@ -31,6 +32,7 @@ pub use container::{ETCD, INSTALL};
 pub use disruption::budget_voters;
 pub use fetch::{FETCH, FETCH_CLAIM};
 pub use image::{ImageError, NoOperatorImage, OperatorImage};
+pub use inputs::{BuildInputs, FetchContainer};
 pub use labels::{claim_name, member_labels, member_name, ordinal};
 pub use pod_of_set::pod_of_set;
 pub use probes::has_single_success_probe;
@@ -39,10 +41,7 @@ pub use state_annotations::StateAnnotations;
 pub use stored::{PendingChange, StoredTemplates};
 pub(crate) use validate_template::validate_template;
 
-use std::sync::Arc;
-
-use etcd_operator_api::{cluster::DefaultRepository, refusal::Refusal};
-use etcd_operator_etcd::version::Version;
+use etcd_operator_api::refusal::Refusal;
 use etcd_operator_runtime::apply::Wish;
 use k8s_openapi::{
     api::{
@@ -54,43 +53,6 @@ use k8s_openapi::{
 };
 
 use crate::desired::Desired;
-use crate::plan::FetchContainer;
-
-/// What the objects of a cluster carry that is decided, or was decided once, elsewhere.
-#[derive(Clone, Debug, PartialEq)]
-pub struct BuildInputs {
-    /// The namespace of the cluster.
-    pub namespace: String,
-    /// The UID of the `EtcdCluster`: owner of the objects, and what members know their disks by.
-    pub cluster_uid: String,
-    /// What the StatefulSet remembers, should the status be lost; its incarnation is the one members expect.
-    pub state_annotations: StateAnnotations,
-    /// How many pods there are, which is not always the size that is asked for.
-    pub replicas: u8,
-    /// Whether the cluster has formed; the client Service selects nothing before.
-    pub accepts_clients: bool,
-    /// Which etcd runs: chosen once, and moved by whoever moves versions.
-    pub version: Version,
-    /// The image of the operator that runs now.
-    pub operator_image: OperatorImage,
-    /// Where the etcd image is pulled from if the spec does not say.
-    pub default_repository: DefaultRepository,
-    /// How many voters the budget counts.
-    pub budget_voters: usize,
-    /// The StatefulSet as it is stored, if there is one.
-    pub stored: Option<Arc<StoredTemplates>>,
-    /// Whether the gate for another pod template has passed: with it the next pod that is re-created, for whatever
-    /// reason, is a changed one.
-    pub may_update_template: bool,
-    /// After how many entries of the log members take a snapshot of it, if that is not what the spec says.
-    pub snapshot_count: Option<u64>,
-    /// Requests to restart the members, including those that the stored template was made for.
-    pub restart: RestartRequests,
-    /// What pods bring onto their volumes before they start.
-    pub fetch_container: FetchContainer,
-    /// Whether a restore stands: nothing else of the pods changes then but what brings the operator's program.
-    pub is_restoring: bool,
-}
 
 /// All objects of a cluster but the claims, which the StatefulSet makes.
 #[derive(Clone, Debug, PartialEq)]

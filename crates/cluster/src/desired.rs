@@ -9,7 +9,7 @@ mod storage;
 #[cfg(test)]
 mod tests;
 
-pub use options::{Compaction, Options};
+pub use options::{Compaction, DEFAULT_QUOTA, Options};
 pub use pod::Pod;
 pub use service::Service;
 pub use storage::Storage;

@@ -1,8 +1,8 @@
-//! What to do next about one cluster: from what was seen to at most one step. Pure: the same world gives the same plan.
+//! What to do next about one cluster: from what was seen to at most one step. Pure: the same state gives the same plan.
 //!
-//! Passes are asked in a fixed order, and the first that has something to say is heard. A pass never sends anything:
-//! it says which intent must stand in the status, and which single step may follow once it does. What cannot be seen
-//! counts as unsafe.
+//! Flows are asked in a fixed order, and the first that has something to say is heard: here before the cluster has formed,
+//! after that in `formed`. Nothing else calls a flow. A flow never sends anything: it says which operation must stand in the
+//! status, and which single step may follow once it does. What cannot be seen counts as unsafe.
 
 mod adopt;
 mod alarms;
@@ -11,22 +11,31 @@ mod bootstrap;
 mod bootstrap_retry;
 mod cluster_view;
 mod corrupt;
+mod decision;
 mod diagnose;
+mod discard;
 mod evidence;
 mod formed;
 mod grants;
 mod join;
+mod kept_volume;
 mod layout;
 mod own_certificate;
+mod quorum;
+mod refresh;
+mod removal;
 mod remove;
 mod replace;
 mod replace_request;
 mod requeue;
 mod restore;
+mod restore_request;
+mod resume;
 mod rollout;
 mod safety;
 mod scale;
 mod start_over;
+mod step;
 #[cfg(test)]
 mod tests;
 mod unknown_membership;
@@ -34,30 +43,37 @@ mod unknown_membership;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use etcd_operator_api::contract::Permit;
 use etcd_operator_etcd::id::MemberId;
-use etcd_operator_etcd::status::Alarm;
-use etcd_operator_etcd::version::{Minor, Version};
 
-use crate::blocker::Blocker;
 use crate::desired::Size;
 use crate::observed_state::{ObservedCluster, Ordinal};
 use crate::pending_operation::{Operation, PendingOperation};
 use crate::persisted_state::{PersistedState, Restore};
+use decision::FlowDecision;
+use refresh::refresh_persisted_state;
+use rollout::{gate, progress, state, surge};
+use start_over::StartOver;
 
-pub use bootstrap::has_other_spec_hash;
-pub use cluster_view::{ClusterView, Unreachable, majority};
+pub use cluster_view::{ClusterView, Unreachable};
+pub use decision::{Explanation, Reason};
 pub use evidence::{Evidence, evidence};
-pub use layout::{FetchContainer, ObjectLayout, TemplateChange};
+pub use layout::{ObjectLayout, TemplateChange};
+pub use quorum::majority;
 pub use restore::member_restore_statuses;
 pub use rollout::downgrade::{
     NotLowered, cluster_not_lowered, is_previous_minor, is_template_below, must_stay, not_lowered,
 };
-pub use rollout::{
-    BackupRequest, DEFAULT_QUOTA, Departure, OtherVoters, PendingCause, RECONNECTED_AFTER, RolloutState,
-    is_incomplete, is_mixed, is_next_minor, is_template_behind, left_first, member_versions,
-    needs_cluster_version, outdated_pods, restarting_member, stuck_pods, unschedulable_member, version_path,
+pub use rollout::minor::{
+    is_mixed, is_next_minor, is_template_behind, member_versions, needs_cluster_version,
 };
+pub use rollout::outdated::outdated_pods;
+pub use rollout::pending_cause::PendingCause;
+pub use rollout::restarting::{RECONNECTED_AFTER, restarting_member};
+pub use rollout::stalled::unschedulable_member;
+pub use rollout::state::{RolloutState, is_incomplete};
+pub use rollout::stuck::stuck_pods;
+pub use rollout::version_path::{left_first, version_path};
+pub use step::{BackupRequest, Departure, GracePeriod, OtherVoters, PodRef, Step};
 
 /// What to do next.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,248 +94,6 @@ pub struct Plan {
     pub needs_dry_run: bool,
     /// Places at which this process takes over what another one began, until their pods have been touched.
     pub unfenced: BTreeSet<Ordinal>,
-}
-
-/// One step. Each is fenced by what it names.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Step {
-    /// Touch pods that wait, so that a permit of a former leader that is on its way is refused.
-    FencePods(Vec<PodRef>),
-    /// Give permits to waiting processes.
-    Permit(Vec<(PodRef, Permit)>),
-    /// Add a member to etcd's membership.
-    Add {
-        /// Its place.
-        ordinal: Ordinal,
-        /// Whether it is to follow only, at first.
-        learner: bool,
-    },
-    /// Make a learner a voter.
-    Promote {
-        /// Its place.
-        ordinal: Ordinal,
-        /// Its ID.
-        id: MemberId,
-    },
-    /// Hand leadership on.
-    MoveLeader {
-        /// Who leads.
-        from: Ordinal,
-        /// Who shall.
-        to: MemberId,
-    },
-    /// Take a member out of etcd's membership.
-    Remove {
-        /// Its place, if it is one of the cluster's.
-        ordinal: Option<Ordinal>,
-        /// Its ID.
-        id: MemberId,
-    },
-    /// Delete a pod.
-    DeletePod {
-        /// Which one.
-        pod: PodRef,
-        /// How much time it has.
-        grace_period: GracePeriod,
-    },
-    /// Let a member restart with the current pod template.
-    RestartPod {
-        /// Its pod.
-        pod: PodRef,
-        /// The other voters, all of which must serve right before.
-        others: OtherVoters,
-        /// How the pod goes.
-        departure: Departure,
-        /// The minor version of the pod template, if that is lower than the one that the member runs.
-        lowered_to: Option<Minor>,
-    },
-    /// Delete a pod in which etcd does not run, exactly as it was seen.
-    DeleteStoppedPod {
-        /// Which one.
-        pod: PodRef,
-        /// The version of the object that was seen.
-        resource_version: String,
-    },
-    /// Request the backup that comes before another minor version.
-    RequestBackup(BackupRequest),
-    /// Make etcd lower the cluster version and the version of each member's files.
-    EnableDowngrade {
-        /// A version of the minor version below.
-        target: Version,
-    },
-    /// Make etcd forget a downgrade.
-    CancelDowngrade {
-        /// The ordinal of a member that says that one is enabled.
-        ordinal: Ordinal,
-    },
-    /// Take back an alarm of a member that is no more.
-    Disarm(Alarm),
-    /// Delete a volume claim and the data on it.
-    DeleteClaim {
-        /// Its place.
-        ordinal: Ordinal,
-        /// Its UID.
-        uid: String,
-    },
-}
-
-/// A pod as it was seen.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PodRef {
-    /// Its place.
-    pub ordinal: Ordinal,
-    /// Its UID.
-    pub uid: String,
-}
-
-/// How much time a pod has that is deleted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GracePeriod {
-    /// As much as its own spec gives.
-    PodDefault,
-    /// A moment: its data are given up, or kept as they are. A leader would otherwise wait for one to take its place, while all
-    /// others go as well.
-    OneSecond,
-    /// None: its node, which is gone, is not waited for.
-    Zero,
-}
-
-impl GracePeriod {
-    /// What is left of the usual one where a node may be gone.
-    fn zero_if(is_lost: bool) -> Self {
-        if is_lost { Self::Zero } else { Self::PodDefault }
-    }
-
-    /// Seconds, if not its own spec decides.
-    pub fn seconds(self) -> Option<u32> {
-        match self {
-            Self::PodDefault => None,
-            Self::OneSecond => Some(1),
-            Self::Zero => Some(0),
-        }
-    }
-}
-
-/// What the operator does or waits for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Explanation {
-    /// In one word, for conditions.
-    pub reason: Reason,
-    /// In words.
-    pub text: String,
-    /// What must change before the next step is safe.
-    pub blockers: Vec<Blocker>,
-}
-
-/// Where a cluster stands, in one word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
-    /// As asked for.
-    Converged,
-    /// The spec says to leave it alone.
-    Paused,
-    /// The spec is refused: nothing is done.
-    Invalid,
-    /// It has no pods, as asked for.
-    Hibernated,
-    /// It comes into being.
-    Bootstrapping,
-    /// Members come or go.
-    Scaling,
-    /// A member is replaced.
-    Recovering,
-    /// Members are restarted one by one with a changed pod template.
-    RollingOut,
-    /// The data of a backup take the place of the cluster's.
-    Restoring,
-    /// Nothing of it starts before a restore brings its data.
-    AwaitingRestore,
-    /// It waits for something that comes by itself.
-    Waiting,
-    /// The next step would not be safe.
-    Blocked,
-    /// No pod that runs can be reached.
-    MembersUnreachable,
-    /// etcd requires authentication, and the operator has no user there.
-    AuthenticationRequired,
-    /// Too few voters answer.
-    QuorumLost,
-    /// No member has data any more.
-    DataLost,
-}
-
-impl Reason {
-    /// The word in conditions.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Converged => "Converged",
-            Self::Paused => "Paused",
-            Self::Invalid => "Invalid",
-            Self::Hibernated => "Hibernated",
-            Self::Bootstrapping => "Bootstrapping",
-            Self::Scaling => "Scaling",
-            Self::Recovering => "Recovering",
-            Self::RollingOut => "RollingOut",
-            Self::Restoring => "Restoring",
-            Self::AwaitingRestore => "AwaitingRestore",
-            Self::Waiting => "Waiting",
-            Self::Blocked => "Blocked",
-            Self::MembersUnreachable => "MembersUnreachable",
-            Self::AuthenticationRequired => "AuthenticationRequired",
-            Self::QuorumLost => "QuorumLost",
-            Self::DataLost => "DataLost",
-        }
-    }
-}
-
-/// What a pass has to say.
-#[derive(Debug)]
-struct FlowDecision {
-    operation: Option<Operation>,
-    step: Option<Step>,
-    explanation: Explanation,
-}
-
-impl FlowDecision {
-    /// Go by this intent, and take no step yet.
-    fn with_operation(operation: Operation, reason: Reason, text: impl Into<String>) -> Self {
-        Self {
-            operation: Some(operation),
-            step: None,
-            explanation: Explanation::new(reason, text),
-        }
-    }
-
-    /// Nothing is under way, and nothing is to be begun.
-    fn without_operation(reason: Reason, text: impl Into<String>) -> Self {
-        Self {
-            operation: None,
-            step: None,
-            explanation: Explanation::new(reason, text),
-        }
-    }
-
-    /// With this step.
-    fn with_step(mut self, step: Step) -> Self {
-        self.step = Some(step);
-        self
-    }
-
-    /// With these blockers.
-    fn with_blockers(mut self, blockers: Vec<Blocker>) -> Self {
-        self.explanation.blockers = blockers;
-        self
-    }
-}
-
-impl Explanation {
-    fn new(reason: Reason, text: impl Into<String>) -> Self {
-        Self {
-            reason,
-            text: text.into(),
-            blockers: Vec::new(),
-        }
-    }
 }
 
 impl Plan {
@@ -351,10 +125,10 @@ impl Plan {
 /// What to do next.
 pub fn plan(observed: &ObservedCluster) -> Plan {
     let wanted_size = observed.desired.size;
-    let frozen = restore::with_restore_size(observed).or_else(|| rollout::with_surge_size(observed));
+    let frozen = restore::with_restore_size(observed).or_else(|| surge::with_surge_size(observed));
     let observed = frozen.as_ref().unwrap_or(observed);
     let view = ClusterView::new(observed);
-    let mut persisted = view.refresh_persisted_state();
+    let mut persisted = refresh_persisted_state(&view);
     let decision = match decide(&view, &mut persisted, wanted_size) {
         Some(decision) => decision,
         None => FlowDecision {
@@ -373,7 +147,7 @@ pub fn plan(observed: &ObservedCluster) -> Plan {
         alarms::add_alarm_blockers(observed, decision)
     };
     let decision = own_certificate::add_certificate_blocker(observed, decision);
-    let decision = rollout::await_restarting_member(&view, &persisted, decision);
+    let decision = rollout::restarting::await_restarting_member(&view, &persisted, decision);
     let is_hands_off = decision.explanation.reason == Reason::Paused || persisted.unknown_step.is_some();
     let FlowDecision {
         operation,
@@ -389,7 +163,7 @@ pub fn plan(observed: &ObservedCluster) -> Plan {
         persisted.pending.clone_from(&observed.persisted.pending);
     } else {
         persisted.pending = operation.map(owner);
-        rollout::record_step(&view, &mut persisted, step.as_ref());
+        progress::record_step(&view, &mut persisted, step.as_ref());
     }
     let unfenced = find_unfenced(observed, &persisted);
     let (step, text) = match fence_step(observed, &unfenced) {
@@ -399,13 +173,13 @@ pub fn plan(observed: &ObservedCluster) -> Plan {
         ),
         _ => (step, explanation.text.clone()),
     };
-    let rollout = rollout::state(&view, &persisted);
+    let rollout = state::state(&view, &persisted);
     let requeue_after =
         requeue::requeue_after(observed, &persisted, explanation.reason, step.is_some(), &rollout);
     let layout = (!is_hands_off).then(|| ObjectLayout::new(&view, &persisted));
     let moves_template = layout.as_ref().is_some_and(ObjectLayout::may_update_template);
     Plan {
-        needs_dry_run: moves_template && persisted.has_formed() && rollout::needs_dry_run(&view, &persisted),
+        needs_dry_run: moves_template && persisted.has_formed() && gate::needs_dry_run(&view, &persisted),
         layout,
         rollout,
         persisted,
@@ -445,7 +219,7 @@ fn fence_step(observed: &ObservedCluster, unfenced: &BTreeSet<Ordinal>) -> Optio
     (!pods.is_empty()).then_some(Step::FencePods(pods))
 }
 
-/// The passes in their order; none when the cluster is to be left alone.
+/// The flows in their order; none when the cluster is to be left alone.
 fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState, wanted_size: Size) -> Option<FlowDecision> {
     let observed = view.observed;
     if let Some(kind) = &persisted.unknown_step {
@@ -461,11 +235,38 @@ fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState, wanted_size: S
         return Some(decision);
     }
     if !persisted.has_formed() {
-        return Some(bootstrap::decide(view, persisted));
+        return Some(form(view, persisted));
     }
     let decision = formed::decide(view, persisted);
     Some(match view.known() {
         Some(known) => rollout::downgrade::before_join(view, known, decision),
         None => decision,
     })
+}
+
+/// What to do while the cluster has never been seen to work.
+fn form(view: &ClusterView<'_>, persisted: &mut PersistedState) -> FlowDecision {
+    let operation = persisted
+        .pending
+        .as_ref()
+        .map(|pending| pending.operation.clone());
+    if let Some(known) = view.known() {
+        return bootstrap::record_formation(view, persisted, known, operation.as_ref());
+    }
+    match operation {
+        Some(Operation::Bootstrap(targets)) => bootstrap::start_members(view, persisted, targets),
+        Some(Operation::StartOver) => match start_over::decide(view, persisted) {
+            StartOver::Decision(decision) => decision,
+            StartOver::Ready(targets) => bootstrap::start_members(view, persisted, targets),
+        },
+        Some(Operation::Discard(disk)) => {
+            discard::discard(view, disk).unwrap_or_else(|| bootstrap::begin(view, persisted))
+        }
+        _ if view.observed.desired.size.get() == 0 => {
+            FlowDecision::without_operation(Reason::Hibernated, "The size is 0 and nothing was ever started.")
+        }
+        _ => adopt::decide(view, persisted)
+            .or_else(|| await_restore::decide(view, persisted))
+            .unwrap_or_else(|| bootstrap::begin(view, persisted)),
+    }
 }

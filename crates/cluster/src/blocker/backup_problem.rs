@@ -4,7 +4,7 @@ use std::fmt;
 
 use etcd_operator_api::refusal::bounded;
 
-use super::MAX_ERROR_CHARS;
+use super::member_problem::MAX_ERROR_CHARS;
 
 /// Why a requested backup is not verified.
 #[derive(Clone, Debug, PartialEq, Eq)]

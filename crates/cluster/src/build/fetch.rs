@@ -10,13 +10,12 @@ use k8s_openapi::api::core::v1::{
 };
 
 use super::{
-    BuildInputs,
+    BuildInputs, FetchContainer,
     container::{INSTALL, variable},
     labels::DATA,
     security,
     volumes::{SECRET_MODE, VOLUME, mount},
 };
-use crate::plan::FetchContainer;
 
 /// The container that brings the object of a restore.
 pub const FETCH: &str = "fetch";

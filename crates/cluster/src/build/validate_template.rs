@@ -5,9 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use etcd_operator_api::{cluster::DefaultRepository, refusal::Refusal};
 use etcd_operator_etcd::version::Version;
 
-use super::{BuildInputs, RestartRequests, StateAnnotations, template::template};
+use super::{BuildInputs, FetchContainer, RestartRequests, StateAnnotations, template::template};
 use crate::desired::Desired;
-use crate::plan::FetchContainer;
 
 /// What stands against building this, in this version of etcd: only a template can be refused. What the frame says besides
 /// has no say in it.

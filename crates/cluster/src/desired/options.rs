@@ -10,6 +10,9 @@ use etcd_operator_api::{
     span::Span,
 };
 
+/// The size that etcd lets a database grow to where no flag says so.
+pub const DEFAULT_QUOTA: u64 = 2 * 1024 * 1024 * 1024;
+
 /// Settings of etcd; what is absent stays at etcd's default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {

@@ -10,8 +10,8 @@ use etcd_operator_etcd::status::Status;
 use etcd_operator_runtime::key::ObjectKey;
 use jiff::Timestamp;
 
+use crate::desired::DEFAULT_QUOTA;
 use crate::observed_state::{ObservedCluster, Pod};
-use crate::plan::{DEFAULT_QUOTA, has_other_spec_hash};
 
 /// How old a reading may be; a cluster that nothing happens to is looked at far more often. What is older was read by a
 /// process that leads no more.
@@ -48,7 +48,7 @@ impl PodCounts {
         let template = observed.set.as_ref().and_then(|set| set.spec_hash.as_ref());
         let pods = observed.members.values().filter_map(|member| member.pod.as_ref());
         let pods: Vec<_> = pods.filter(|pod| pod.deleting.is_none()).collect();
-        let is_outdated = |pod: &&&Pod| has_other_spec_hash(pod, template);
+        let is_outdated = |pod: &&&Pod| pod.has_other_spec_hash(template);
         Self {
             all: pods.len(),
             outdated: pods.iter().filter(is_outdated).count(),

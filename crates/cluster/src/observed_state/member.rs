@@ -120,6 +120,15 @@ pub struct Pod {
     pub has_single_success_probe: bool,
 }
 
+impl Pod {
+    /// Whether both are known, and it was made for something else than this spec hash.
+    pub fn has_other_spec_hash(&self, wanted: Option<&String>) -> bool {
+        wanted
+            .zip(self.spec_hash.as_ref())
+            .is_some_and(|(wanted, made_for)| wanted != made_for)
+    }
+}
+
 /// What brings the object of a restore onto the volume of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fetch {

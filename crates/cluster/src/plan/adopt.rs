@@ -4,24 +4,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use etcd_operator_api::contract::{Mode, Report, Verdict};
-use etcd_operator_etcd::id::{ClusterId, MemberId};
-use etcd_operator_etcd::url::PeerUrl;
+use etcd_operator_api::contract::{Mode, Verdict};
 
+use super::cluster_view::ClusterView;
+use super::decision::{FlowDecision, Reason};
+use super::diagnose::member_blocker;
 use super::grants::{self, PermitTerms};
-use super::{ClusterView, FlowDecision, GracePeriod, PodRef, Reason, Step, bootstrap, majority};
-use crate::blocker::{Blocker, KeptVolumeFault, MemberProblem};
-use crate::observed_state::{Ordinal, Pod};
+use super::kept_volume::{VolumeOrigin, read_origin, unknown_consents, waiting_report};
+use super::quorum::majority;
+use super::step::{GracePeriod, PodRef, Step};
+use crate::blocker::{Blocker, MemberProblem};
+use crate::observed_state::Ordinal;
 use crate::pending_operation::{Grant, Operation};
-use crate::persisted_state::{MemberRecord, PersistedState};
-
-/// What a kept volume says of itself.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct VolumeOrigin {
-    cluster: String,
-    incarnation: i64,
-    members: BTreeSet<Ordinal>,
-}
+use crate::persisted_state::PersistedState;
 
 /// What to do about kept volumes; none unless a person wants them to be taken over.
 pub fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState) -> Option<FlowDecision> {
@@ -49,7 +44,7 @@ pub fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState) -> Option<
             continue;
         }
         let Some((_, report)) = report else {
-            blockers.push(super::diagnose::member_blocker(view, *ordinal));
+            blockers.push(member_blocker(view, *ordinal));
             continue;
         };
         match read_origin(view, *ordinal, report) {
@@ -91,7 +86,7 @@ pub fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState) -> Option<
                     .with_blockers(blockers),
             );
         }
-        blockers.extend(bootstrap::unknown_consents(observed));
+        blockers.extend(unknown_consents(observed));
         let text = "Waiting for the members to report what is on the kept volumes.";
         return blocked(text, blockers);
     };
@@ -111,124 +106,6 @@ pub fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState) -> Option<
         return blocked(&text, blockers);
     }
     Some(start_members(view, persisted, &origin, (&ordinals, permitted)))
-}
-
-/// Whether a member of this cluster, which works already, waits on the volume that was its own under an EtcdCluster of before,
-/// and a person wants that to be taken over: it came late, or missed its permit. Not if it has been seen with more in this
-/// life: then what lies there was put back.
-pub fn is_kept_volume(
-    view: &ClusterView<'_>,
-    cluster: ClusterId,
-    ordinal: Ordinal,
-    member: MemberId,
-) -> bool {
-    find_kept_volume(view, cluster, ordinal, member).is_some()
-}
-
-/// What waits there, and of whose life it is.
-fn find_kept_volume<'a>(
-    view: &ClusterView<'a>,
-    cluster: ClusterId,
-    ordinal: Ordinal,
-    member: MemberId,
-) -> Option<(&'a Pod, &'a Report, VolumeOrigin)> {
-    let observed = view.observed;
-    let (pod, report) = view.report(ordinal, observed.persisted.incarnation)?;
-    let is = |id: &Option<String>, of: &str| id.as_deref() == Some(of);
-    let is_behind_record = |before: &MemberRecord| before.is_behind_record(pod);
-    let is_its_own = view.is_adoption_requested(ordinal)
-        && is(&report.wal_cluster_id, &cluster.to_string())
-        && is(&report.wal_member_id, &member.to_string())
-        && !observed
-            .persisted
-            .members
-            .get(&ordinal)
-            .is_some_and(is_behind_record);
-    let origin = is_its_own.then(|| read_origin(view, ordinal, report).ok())??;
-    (origin.incarnation == observed.persisted.incarnation).then_some((pod, report, origin))
-}
-
-/// Lets it start there.
-pub fn start_late_member(
-    view: &ClusterView<'_>,
-    cluster: ClusterId,
-    ordinal: Ordinal,
-    member: MemberId,
-) -> Option<FlowDecision> {
-    let observed = view.observed;
-    let (pod, report, origin) = find_kept_volume(view, cluster, ordinal, member)?;
-    let grant = grants::make_grant(pod, report);
-    let terms = PermitTerms {
-        mode: Mode::Adopt,
-        incarnation: origin.incarnation,
-        cluster: Some(cluster),
-        member: Some(member),
-        initial_cluster: grants::initial_cluster(observed, origin.members.iter().copied()),
-        restore: None,
-    };
-    let permit = grants::make_permit(observed, ordinal, pod, &grant, terms);
-    let text = format!("{} starts on its kept volume.", observed.name(ordinal));
-    let targets = BTreeMap::from([(ordinal, grant)]);
-    let decision = FlowDecision::with_operation(Operation::Adopt(targets), Reason::Recovering, text);
-    Some(match permit {
-        Some(permit) => decision.with_step(Step::Permit(vec![permit])),
-        None => decision,
-    })
-}
-
-/// The same where nobody can tell who the members are: those that are remembered.
-pub fn start_any_late_member(view: &ClusterView<'_>) -> Option<FlowDecision> {
-    let persisted = &view.observed.persisted;
-    let cluster = persisted.cluster?;
-    let mut late = persisted
-        .members
-        .iter()
-        .filter_map(|(ordinal, member)| start_late_member(view, cluster, *ordinal, member.id));
-    late.find(|decision| decision.step.is_some())
-}
-
-/// What waits at a place, for whatever incarnation its pod was made.
-fn waiting_report<'a>(view: &ClusterView<'a>, ordinal: Ordinal) -> Option<(&'a Pod, &'a Report)> {
-    let incarnation = view.observed.members.get(&ordinal)?.pod.as_ref()?.incarnation;
-    view.report(ordinal, incarnation)
-}
-
-/// What a kept volume says of itself, or why it is not taken over.
-fn read_origin(
-    view: &ClusterView<'_>,
-    ordinal: Ordinal,
-    report: &Report,
-) -> Result<VolumeOrigin, KeptVolumeFault> {
-    let observed = view.observed;
-    if report.verdict != Verdict::Foreign {
-        return Err(KeptVolumeFault::NotKept(report.verdict.clone()));
-    }
-    let identity = report.identity.as_ref().ok_or(KeptVolumeFault::NoIdentity)?;
-    if identity.member != observed.name(ordinal) {
-        return Err(KeptVolumeFault::OfMember(identity.member.clone()));
-    }
-    if let Some(kind) = identity.fingerprint.difference(&report.fingerprint) {
-        return Err(KeptVolumeFault::Copy {
-            kind: kind.to_string(),
-        });
-    }
-    let cluster = report.wal_cluster_id.clone().ok_or(KeptVolumeFault::NoWal)?;
-    let listed = report.members.iter().map(|member| {
-        let urls: Result<Vec<PeerUrl>, _> = member.peer_urls.iter().map(|url| url.parse()).collect();
-        let urls = urls.map_err(|error| KeptVolumeFault::InvalidUrl(error.to_string()))?;
-        observed
-            .ordinal_at(&urls)
-            .ok_or_else(|| KeptVolumeFault::ForeignAddress(member.peer_urls.clone()))
-    });
-    let members: BTreeSet<_> = listed.collect::<Result<_, KeptVolumeFault>>()?;
-    if !members.contains(&ordinal) {
-        return Err(KeptVolumeFault::NotAMember);
-    }
-    Ok(VolumeOrigin {
-        cluster,
-        incarnation: identity.incarnation,
-        members,
-    })
 }
 
 /// Pods first get the incarnation that is on the volumes; then all that are there start.

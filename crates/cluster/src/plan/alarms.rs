@@ -6,9 +6,12 @@ use etcd_operator_api::names::ANNOTATION_REPLACE;
 use etcd_operator_etcd::membership::{Known, Member};
 use etcd_operator_etcd::status::{Alarm, AlarmKind};
 
-use super::rollout::DEFAULT_QUOTA;
-use super::{ClusterView, FlowDecision, ObservedCluster, Reason, Step};
+use super::cluster_view::ClusterView;
+use super::decision::{FlowDecision, Reason};
+use super::step::Step;
 use crate::blocker::Blocker;
+use crate::desired::DEFAULT_QUOTA;
+use crate::observed_state::ObservedCluster;
 
 /// Alarms that still stand. While one does, etcd refuses writes, whoever raised it.
 pub fn decide(view: &ClusterView<'_>, known: &Known) -> Option<FlowDecision> {

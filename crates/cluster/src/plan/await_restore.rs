@@ -1,30 +1,14 @@
 //! A cluster that takes its first data from a backup: until a restore that names it is asked for, it has no pods.
 
-use super::{ClusterView, FlowDecision, Reason};
-use crate::observed_state::ObservedCluster;
-use crate::persisted_state::{PersistedState, Restore};
-
-/// Whether it waits: nothing of it was permitted to start, and nobody wants kept volumes to be taken over.
-pub fn is_waiting(observed: &ObservedCluster, persisted: &PersistedState) -> bool {
-    let is_restoring = persisted.restore.as_ref().is_some_and(Restore::is_active);
-    let is_begun = persisted.has_formed() || persisted.pending.is_some() || is_restoring;
-    // Nothing is known of whoever runs all the same, but that it was started once.
-    let has_running_member = observed
-        .members
-        .values()
-        .any(|observed_member| observed_member.status().is_some());
-    observed.desired.awaits_restore && !is_begun && !has_running_member && observed.adopt.is_empty()
-}
-
-/// Whether the cluster of before a restore was none: it waited, and does so again if the restore is given up.
-pub fn returns_to_waiting(observed: &ObservedCluster, restore: &Restore) -> bool {
-    observed.desired.awaits_restore && restore.previous_incarnation == 0
-}
+use super::cluster_view::ClusterView;
+use super::decision::{FlowDecision, Reason};
+use super::restore_request::awaits_restore;
+use crate::persisted_state::PersistedState;
 
 /// Waits, if it is to.
 pub fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState) -> Option<FlowDecision> {
     let observed = view.observed;
-    if !is_waiting(observed, persisted) {
+    if !awaits_restore(observed, persisted) {
         return None;
     }
     if persisted.incarnation == 0 {

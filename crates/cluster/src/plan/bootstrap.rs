@@ -1,4 +1,9 @@
-//! From nothing to a cluster. All members start together, once, and who may have started is written down before.
+//! From nothing to a cluster:
+//!
+//! 1. Every member reports an empty disk. A disk that a person gave up is deleted (`discard`).
+//! 2. All members start together, once: who may have started is written down before the permits are given.
+//! 3. Members that what the spec says keeps from starting are re-created once it is corrected (`bootstrap_retry`).
+//! 4. The first linearizable read says who the members are: the cluster has formed.
 //!
 //! A member whose disk was lost after it may have started must never start as the same member again while the cluster
 //! has not formed: it could forget what it agreed to. If no quorum can be had without such members, all begins anew
@@ -7,90 +12,24 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use etcd_operator_api::contract::{Mode, Verdict};
-use etcd_operator_api::names::{ANNOTATION_ADOPT, ANNOTATION_DISCARD};
-use etcd_operator_api::refusal;
 use etcd_operator_etcd::membership::Known;
 
+use super::cluster_view::{ClusterView, Unreachable};
+use super::decision::{FlowDecision, Reason};
+use super::discard::discard;
 use super::evidence::{can_be_misread, template_not_served};
 use super::grants::{self, PermitTerms};
-use super::{
-    ClusterView, FlowDecision, GracePeriod, Reason, Step, Unreachable, adopt, await_restore, bootstrap_retry,
-    diagnose, majority, remove, start_over,
-};
-use crate::blocker::{Blocker, MemberProblem, VolumeConsent};
-use crate::observed_state::{EndCause, ObservedCluster, Ordinal, Pod};
+use super::kept_volume::unknown_consents;
+use super::quorum::majority;
+use super::step::{GracePeriod, Step};
+use super::{bootstrap_retry, diagnose};
+use crate::blocker::{Blocker, MemberProblem, VolumeConsent, describe_verdict};
+use crate::observed_state::{EndCause, Ordinal};
 use crate::pending_operation::{Grant, Operation};
 use crate::persisted_state::PersistedState;
 
-/// What to do while the cluster has never been seen to work.
-pub fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState) -> FlowDecision {
-    let observed = view.observed;
-    let operation = persisted
-        .pending
-        .as_ref()
-        .map(|pending| pending.operation.clone());
-    if let Some(known) = view.known() {
-        return record_formation(view, persisted, known, operation.as_ref());
-    }
-    match operation {
-        Some(Operation::Bootstrap(targets)) => start_members(view, persisted, targets),
-        Some(Operation::StartOver) => start_over::decide(view, persisted),
-        Some(Operation::Discard(discard)) => {
-            remove::discard(view, discard).unwrap_or_else(|| begin(view, persisted))
-        }
-        _ if observed.desired.size.get() == 0 => {
-            FlowDecision::without_operation(Reason::Hibernated, "The size is 0 and nothing was ever started.")
-        }
-        _ => adopt::decide(view, persisted)
-            .or_else(|| await_restore::decide(view, persisted))
-            .unwrap_or_else(|| begin(view, persisted)),
-    }
-}
-
-/// The first linearizable read: from now on the cluster exists, and a lost disk is a member to be replaced.
-fn record_formation(
-    view: &ClusterView<'_>,
-    persisted: &mut PersistedState,
-    known: &Known,
-    operation: Option<&Operation>,
-) -> FlowDecision {
-    let ordinals: Option<BTreeSet<_>> = known
-        .members
-        .values()
-        .map(|member| view.ordinal(member))
-        .collect();
-    let expected = match operation {
-        Some(Operation::Bootstrap(targets)) => Some(targets.keys().copied().collect::<BTreeSet<_>>()),
-        _ => None,
-    };
-    let is_as_expected = match (&ordinals, &expected) {
-        (Some(ordinals), Some(expected)) => ordinals == expected,
-        (Some(_), None) => true,
-        (None, _) => false,
-    };
-    if !is_as_expected {
-        let text = format!(
-            "etcd cluster {} answers, with members that were not started here: it is left alone.",
-            known.cluster
-        );
-        return FlowDecision {
-            operation: operation.cloned(),
-            ..FlowDecision::without_operation(Reason::Blocked, text)
-        };
-    }
-    persisted.cluster = Some(known.cluster);
-    persisted.members = view.record_all_members(known);
-    view.record_served_specs(persisted, known);
-    let text = format!("The cluster has formed; etcd's ID of it is {}.", known.cluster);
-    // Who was permitted to start stays known: a permit that is under way must not be taken for a lost disk.
-    FlowDecision {
-        operation: operation.cloned(),
-        ..FlowDecision::without_operation(Reason::Bootstrapping, text)
-    }
-}
-
 /// Nothing was permitted yet: wait until every member reports an empty disk.
-fn begin(view: &ClusterView<'_>, persisted: &mut PersistedState) -> FlowDecision {
+pub fn begin(view: &ClusterView<'_>, persisted: &mut PersistedState) -> FlowDecision {
     let observed = view.observed;
     if persisted.incarnation == 0 {
         persisted.incarnation = persisted.last_incarnation + 1;
@@ -125,8 +64,8 @@ fn begin(view: &ClusterView<'_>, persisted: &mut PersistedState) -> FlowDecision
             }
         }
     }
-    if let Some(discard) = discard_by_consent(view, size) {
-        return discard;
+    if let Some(decision) = discard_by_consent(view, size) {
+        return decision;
     }
     if let Some(unreachable) = view.unreachable() {
         return FlowDecision::without_operation(Reason::MembersUnreachable, unreachable.text())
@@ -167,14 +106,7 @@ fn is_outdated(view: &ClusterView<'_>) -> bool {
         .values()
         .filter_map(|observed_member| observed_member.pod.as_ref());
     pods.into_iter()
-        .any(|pod| pod.deleting.is_none() && has_other_spec_hash(pod, wanted))
-}
-
-/// Whether both are known, and the pod was made for something else.
-pub fn has_other_spec_hash(pod: &Pod, wanted: Option<&String>) -> bool {
-    wanted
-        .zip(pod.spec_hash.as_ref())
-        .is_some_and(|(wanted, made_for)| wanted != made_for)
+        .any(|pod| pod.deleting.is_none() && pod.has_other_spec_hash(wanted))
 }
 
 /// A disk of somebody else in the place of a member, which a person has given up.
@@ -183,37 +115,8 @@ fn discard_by_consent(view: &ClusterView<'_>, size: u16) -> Option<FlowDecision>
     Ordinal::first_n(size).find_map(|ordinal| {
         let (_, report) = view.report(ordinal, observed.persisted.incarnation)?;
         let is_discard_requested = report.verdict != Verdict::Empty && view.is_discard_requested(ordinal);
-        is_discard_requested.then(|| remove::discard(view, view.disk(ordinal)))?
+        is_discard_requested.then(|| discard(view, view.disk(ordinal)))?
     })
-}
-
-/// How long a UID is.
-const UID: usize = 36;
-
-/// A consent that names none of the volumes that are there, such as one with the name of a claim instead of its UID.
-pub fn unknown_consents(observed: &ObservedCluster) -> Vec<Blocker> {
-    let claims = observed
-        .members
-        .values()
-        .filter_map(|observed_member| observed_member.claim.as_ref());
-    let uids: BTreeSet<&str> = claims.map(|claim| claim.uid.as_str()).collect();
-    let given = [
-        (ANNOTATION_ADOPT, &observed.adopt),
-        (ANNOTATION_DISCARD, &observed.discard),
-    ];
-    let unknown = given.into_iter().flat_map(|(annotation, named)| {
-        // The volumes that were given up before are gone, and nobody takes annotations away.
-        let is_past_consent = move |uid: &str| annotation == ANNOTATION_DISCARD && uid.len() == UID;
-        let unknown = named.iter().filter(|uid| !uids.contains(uid.as_str()));
-        let unknown = unknown.filter(move |uid| !is_past_consent(uid));
-        unknown.map(move |uid| (annotation, uid))
-    });
-    unknown
-        .map(|(annotation, uid)| Blocker::UnknownVolume {
-            annotation,
-            uid: refusal::bounded(uid, 64),
-        })
-        .collect()
 }
 
 /// Why the process of a member does not start with the others.
@@ -263,22 +166,13 @@ fn ready_to_start(view: &ClusterView<'_>, ordinal: Ordinal, incarnation: i64) ->
     Ok(grants::make_grant(pod, report))
 }
 
-/// What a disk is, in words.
-pub fn describe_verdict(detail: &str, verdict: &Verdict) -> String {
-    if detail.is_empty() {
-        format!("{verdict:?}")
-    } else {
-        detail.to_owned()
-    }
-}
-
 /// A member whose etcd ended for how it is called, and which is called like that still.
 fn find_flag_error(view: &ClusterView<'_>, targets: &BTreeMap<Ordinal, Grant>) -> Option<Blocker> {
     let observed = view.observed;
     let made_for = observed.set.as_ref().and_then(|set| set.spec_hash.as_ref());
     targets.keys().find_map(|ordinal| {
         let pod = observed.member(*ordinal).pod.as_ref()?;
-        let pod = (!has_other_spec_hash(pod, made_for)).then_some(pod)?;
+        let pod = (!pod.has_other_spec_hash(made_for)).then_some(pod)?;
         let end = pod
             .end
             .as_ref()
@@ -375,5 +269,47 @@ pub fn start_members(
         decision
     } else {
         decision.with_step(Step::Permit(permits))
+    }
+}
+
+/// The first linearizable read: from now on the cluster exists, and a lost disk is a member to be replaced.
+pub fn record_formation(
+    view: &ClusterView<'_>,
+    persisted: &mut PersistedState,
+    known: &Known,
+    operation: Option<&Operation>,
+) -> FlowDecision {
+    let ordinals: Option<BTreeSet<_>> = known
+        .members
+        .values()
+        .map(|member| view.ordinal(member))
+        .collect();
+    let expected = match operation {
+        Some(Operation::Bootstrap(targets)) => Some(targets.keys().copied().collect::<BTreeSet<_>>()),
+        _ => None,
+    };
+    let is_as_expected = match (&ordinals, &expected) {
+        (Some(ordinals), Some(expected)) => ordinals == expected,
+        (Some(_), None) => true,
+        (None, _) => false,
+    };
+    if !is_as_expected {
+        let text = format!(
+            "etcd cluster {} answers, with members that were not started here: it is left alone.",
+            known.cluster
+        );
+        return FlowDecision {
+            operation: operation.cloned(),
+            ..FlowDecision::without_operation(Reason::Blocked, text)
+        };
+    }
+    persisted.cluster = Some(known.cluster);
+    persisted.members = view.record_all_members(known);
+    view.record_served_specs(persisted, known);
+    let text = format!("The cluster has formed; etcd's ID of it is {}.", known.cluster);
+    // Who was permitted to start stays known: a permit that is under way must not be taken for a lost disk.
+    FlowDecision {
+        operation: operation.cloned(),
+        ..FlowDecision::without_operation(Reason::Bootstrapping, text)
     }
 }

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{ClusterView, PodRef, bootstrap};
+use super::cluster_view::ClusterView;
+use super::step::PodRef;
 use crate::desired::Storage;
 use crate::observed_state::{Container, EndCause, ObservedMember, Ordinal, Pod};
 use crate::pending_operation::Grant;
@@ -54,7 +55,7 @@ pub fn outdated_pod(view: &ClusterView<'_>, targets: &BTreeMap<Ordinal, Grant>) 
             .pod
             .as_ref()
             .filter(|pod| pod.deleting.is_none())?;
-        let is_old = bootstrap::has_other_spec_hash(pod, made_for) && fails(view, observed_member, pod);
+        let is_old = pod.has_other_spec_hash(made_for) && fails(view, observed_member, pod);
         is_old.then(|| PodRef {
             ordinal: *ordinal,
             uid: pod.uid.clone(),

@@ -1,20 +1,19 @@
-//! What a world means: who votes, who is well, what is remembered from now on. Every pass stands on this.
+//! What was seen means: who votes, who is healthy, what people asked for. Every flow stands on this.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use etcd_operator_api::contract::Report;
-use etcd_operator_etcd::id::{ClusterId, MemberId, RaftIndex};
+use etcd_operator_etcd::id::{MemberId, RaftIndex};
 use etcd_operator_etcd::membership::{Known, Member, Role};
 use etcd_operator_etcd::url::PeerUrl;
 use etcd_operator_etcd::version::Version;
 
-use super::{replace_request, rollout};
+use super::quorum::{VoterCount, majority};
 use crate::observed_state::{
-    CallClass, Container, Membership, MembershipFailure, ObservedCluster, ObservedMember,
-    ObservedStatefulSet, Ordinal, Pod, QueryResult,
+    CallClass, Container, Membership, MembershipFailure, ObservedCluster, Ordinal, Pod, QueryResult,
 };
 use crate::pending_operation::Discard;
-use crate::persisted_state::{LastKnownIndex, MemberRecord, PersistedState, Restore};
+use crate::persisted_state::{LastKnownIndex, MemberRecord, PersistedState};
 
 /// What keeps the operator from every pod that runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,11 +45,6 @@ const MAX_LAG: u64 = 5_000;
 pub struct ClusterView<'a> {
     /// What was seen.
     pub observed: &'a ObservedCluster,
-}
-
-/// How many of so many voters it takes to decide.
-pub fn majority(voters: usize) -> usize {
-    voters / 2 + 1
 }
 
 impl<'a> ClusterView<'a> {
@@ -101,6 +95,26 @@ impl<'a> ClusterView<'a> {
     pub fn healthy_voters(&self, known: &Known) -> BTreeSet<MemberId> {
         let healthy = known.voters().filter(|member| self.is_healthy(known, member));
         healthy.map(|member| member.id).collect()
+    }
+
+    /// The voters but for this member, and how many of them are healthy.
+    pub fn voters_without(&self, known: &Known, id: MemberId) -> VoterCount {
+        let healthy = self.healthy_voters(known);
+        let others = known.voters().filter(|voter| voter.id != id);
+        VoterCount {
+            voters: others.count(),
+            healthy: healthy.iter().filter(|other| **other != id).count(),
+        }
+    }
+
+    /// Whether the others hold quorum without this member, and can take it out.
+    pub fn keeps_quorum_without(&self, known: &Known, id: MemberId) -> bool {
+        let now = VoterCount {
+            voters: known.voters().count(),
+            healthy: self.healthy_voters(known).len(),
+        };
+        let left = self.voters_without(known, id);
+        left.voters > 0 && now.has_quorum() && left.has_quorum()
     }
 
     /// The place of a member, if it is one of the cluster's.
@@ -265,41 +279,6 @@ impl<'a> ClusterView<'a> {
         )
     }
 
-    /// What is remembered from now on, before any pass: what was remembered, brought up to what was seen.
-    pub fn refresh_persisted_state(&self) -> PersistedState {
-        let mut persisted = self.observed.persisted.clone();
-        persisted.generation = self.observed.generation;
-        self.repair_ids(&mut persisted);
-        replace_request::note_completion(self, &mut persisted);
-        if let Some(known) = self.known().filter(|_| persisted.has_formed()) {
-            persisted.members = self.record_all_members(known);
-            self.record_served_specs(&mut persisted, known);
-        }
-        self.note_adopted_volumes(&mut persisted);
-        rollout::refresh(self, &mut persisted);
-        persisted
-    }
-
-    /// A volume that a person says to be a member's own is noted as its own, whatever was noted before.
-    fn note_adopted_volumes(&self, persisted: &mut PersistedState) {
-        for (ordinal, member) in &mut persisted.members {
-            let claim = self.observed.member(*ordinal).claim.as_ref();
-            let claim = claim.filter(|claim| claim.deleting.is_none() && claim.volume.is_some());
-            if let Some(claim) = claim.filter(|claim| self.observed.adopt.contains(&claim.uid)) {
-                member.claim = Some(claim.uid.clone());
-                member.volume.clone_from(&claim.volume);
-                // What it held before counts no more.
-                let observed_member = self.observed.member(*ordinal);
-                if let (Some(pod), Some(status)) = (&observed_member.pod, observed_member.status())
-                    && status.position.member == member.id
-                    && member.is_behind_record(pod)
-                {
-                    member.last_index = update_last_index(None, pod, status.raft_index);
-                }
-            }
-        }
-    }
-
     /// Records the pod templates with which voters are healthy.
     pub fn record_served_specs(&self, persisted: &mut PersistedState, known: &Known) {
         let healthy = known.voters().filter(|voter| self.is_healthy(known, voter));
@@ -323,58 +302,6 @@ impl<'a> ClusterView<'a> {
             Some((ordinal, self.record_member(ordinal, member)))
         });
         placed.collect()
-    }
-
-    /// One lost copy of the cluster's ID and incarnation is repaired from the other, and where they differ though no restore
-    /// moves them, somebody wrote into one of them: those who run decide, or else the copy on the StatefulSet, as a status is
-    /// more often written by hand.
-    fn repair_ids(&self, persisted: &mut PersistedState) {
-        let Some(set) = &self.observed.set else {
-            return;
-        };
-        persisted.last_incarnation = persisted.last_incarnation.max(set.incarnation);
-        if persisted.incarnation == 0 {
-            persisted.incarnation = set.incarnation;
-        }
-        let is_restoring = persisted.restore.as_ref().is_some_and(Restore::is_active);
-        if persisted.cluster.is_none() && (persisted.pending.is_none() || !is_restoring) {
-            persisted.cluster = set.cluster;
-        }
-        if is_restoring || !persisted.has_formed() {
-            return;
-        }
-        if set.cluster.is_some() && !self.has_answer_from(persisted.cluster) {
-            persisted.cluster = set.cluster;
-        }
-        if let Some(incarnation) = self.running_incarnation(persisted.cluster, set) {
-            persisted.incarnation = incarnation;
-        }
-    }
-
-    /// Whether a member answers as one of this cluster.
-    fn has_answer_from(&self, cluster: Option<ClusterId>) -> bool {
-        let mut answers = self.observed.members.values().filter_map(ObservedMember::status);
-        answers.any(|status| Some(status.position.cluster) == cluster)
-    }
-
-    /// The incarnation of this cluster, which has one alone: that of the pods in which it runs, whatever is written anywhere.
-    /// Where nobody answers, that on which the StatefulSet and all pods that are there agree.
-    fn running_incarnation(&self, cluster: Option<ClusterId>, set: &ObservedStatefulSet) -> Option<i64> {
-        let pods = self.observed.members.values().filter_map(|observed_member| {
-            let pod = observed_member.pod.as_ref()?;
-            let runs = observed_member
-                .status()
-                .is_some_and(|status| Some(status.position.cluster) == cluster);
-            Some((pod.incarnation, runs))
-        });
-        let (running, others): (Vec<_>, Vec<_>) = pods.partition(|(_, runs)| *runs);
-        let all = if running.is_empty() { &others } else { &running };
-        let first = all
-            .first()
-            .map_or(set.incarnation, |(incarnation, _)| *incarnation);
-        let is_agreed = all.iter().all(|(incarnation, _)| *incarnation == first);
-        let is_noted = first == set.incarnation && cluster == set.cluster;
-        (is_agreed && (!running.is_empty() || is_noted)).then_some(first)
     }
 
     /// A member as it is remembered. Its volume is noted the first time it is seen to run, and then stays noted for as
@@ -420,7 +347,11 @@ const MIN_INDEX_STEP: u64 = 100_000;
 
 /// How far a member has come that runs in this pod. What was seen before another pod came stays for as long as that one
 /// holds less.
-fn update_last_index(before: Option<&MemberRecord>, pod: &Pod, index: RaftIndex) -> Option<LastKnownIndex> {
+pub fn update_last_index(
+    before: Option<&MemberRecord>,
+    pod: &Pod,
+    index: RaftIndex,
+) -> Option<LastKnownIndex> {
     let noted = before.and_then(|before| before.last_index.as_ref());
     let is_kept_volume = before.is_some_and(|before| before.is_behind_record(pod))
         || noted.is_some_and(|noted| noted.pod == pod.uid && index.0 < noted.index.0 + MIN_INDEX_STEP);

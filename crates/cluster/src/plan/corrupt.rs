@@ -8,7 +8,8 @@ use etcd_operator_etcd::id::MemberId;
 use etcd_operator_etcd::membership::{Known, Member};
 use etcd_operator_etcd::status::AlarmKind;
 
-use super::{ClusterView, majority};
+use super::cluster_view::ClusterView;
+use super::quorum::majority;
 use crate::blocker::CorruptFinding;
 use crate::observed_state::{Digest, QueryResult};
 

@@ -3,10 +3,9 @@
 use etcd_operator_api::contract::Verdict;
 use etcd_operator_etcd::error::TlsFault;
 
-use super::ClusterView;
-use super::bootstrap::describe_verdict;
+use super::cluster_view::ClusterView;
 use super::evidence::has_served_template_at;
-use crate::blocker::{Blocker, FieldHint, MemberProblem, VolumeConsent};
+use crate::blocker::{Blocker, FieldHint, MemberProblem, VolumeConsent, describe_verdict};
 use crate::build::{FETCH, INSTALL};
 use crate::desired::{Desired, Image, Storage};
 use crate::observed_state::{
@@ -17,6 +16,17 @@ use crate::observed_state::{
 /// The blocker of a member that has not reported.
 pub fn member_blocker(view: &ClusterView<'_>, ordinal: Ordinal) -> Blocker {
     Blocker::member(view.observed.name(ordinal), explain(view, ordinal))
+}
+
+/// Why a voter is not healthy.
+pub fn describe_unhealthy(view: &ClusterView<'_>, ordinal: Ordinal) -> MemberProblem {
+    match view.observed.member(ordinal).status() {
+        Some(status) if status.leader.is_none() => MemberProblem::NoLeader,
+        Some(status) => MemberProblem::Lagging {
+            index: status.raft_index,
+        },
+        None => explain(view, ordinal),
+    }
 }
 
 /// Why a member has not reported.

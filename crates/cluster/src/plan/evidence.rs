@@ -7,9 +7,10 @@ use etcd_operator_etcd::id::MemberId;
 use etcd_operator_etcd::membership::{Known, Member};
 use jiff::Timestamp;
 
-use super::bootstrap::describe_verdict;
-use super::{ClusterView, adopt, corrupt, replace_request, safety};
-use crate::blocker::{Blocker, BlockerReason, MemberProblem, VolumeConsent};
+use super::cluster_view::ClusterView;
+use super::kept_volume::is_kept_volume;
+use super::{corrupt, replace_request};
+use crate::blocker::{Blocker, BlockerReason, MemberProblem, VolumeConsent, describe_verdict};
 use crate::observed_state::{Container, Ordinal, Pod};
 use crate::pending_operation::Cause;
 
@@ -69,7 +70,7 @@ fn data_evidence(view: &ClusterView<'_>, known: &Known, ordinal: Ordinal, member
             {
                 Evidence::Replace(Cause::Discarded)
             }
-            Verdict::Foreign if adopt::is_kept_volume(view, known.cluster, ordinal, member.id) => {
+            Verdict::Foreign if is_kept_volume(view, known.cluster, ordinal, member.id) => {
                 Evidence::VolumeKept
             }
             // A quorum was taken over by consent, and this one was to be.
@@ -123,6 +124,12 @@ fn data_evidence(view: &ClusterView<'_>, known: &Known, ordinal: Ordinal, member
     Evidence::None
 }
 
+/// The process that waits on a disk that a new member can start on.
+pub fn pod_awaiting_join<'a>(view: &ClusterView<'a>, ordinal: Ordinal) -> Option<(&'a Pod, &'a Report)> {
+    let (pod, report) = view.report(ordinal, view.observed.persisted.incarnation)?;
+    matches!(report.verdict, Verdict::Empty | Verdict::Unborn).then_some((pod, report))
+}
+
 /// Whether a guard that runs as another user or from another image can come to this verdict about a volume that is whole.
 pub fn can_be_misread(verdict: &Verdict) -> bool {
     matches!(
@@ -174,7 +181,7 @@ pub fn is_copied_without_consent(view: &ClusterView<'_>, ordinal: Ordinal, repor
 /// Whether a person says that a copy is the member's own volume. Nobody takes annotations away, and the next copy may be an
 /// old one: where the others hold quorum without it they are believed more.
 fn is_copy_trusted(view: &ClusterView<'_>, known: &Known, ordinal: Ordinal, member: &Member) -> bool {
-    view.is_adoption_requested(ordinal) && !safety::keeps_quorum_without(view, known, member.id)
+    view.is_adoption_requested(ordinal) && !view.keeps_quorum_without(known, member.id)
 }
 
 /// Whether what lies on a volume was copied there, file by file: its directory is another one than the one that the member

@@ -1,17 +1,36 @@
-//! A cluster that exists: finish what was begun, then mend, then grow or shrink, then tidy up.
+//! A cluster that exists. Picks among the flows by this rank:
+//!
+//! 1. A pod that does not run etcd and has an earlier template is re-created (`rollout`).
+//! 2. Where no voter tells who the members are, members on volumes of their own go on (`resume`); else it is said why
+//!    (`unknown_membership`).
+//! 3. What was begun goes on. While it waits, others are repaired, and where it does not wait for them, joins and `scale` go on.
+//! 4. Members whose data are gone or wrong are replaced, and members on volumes of their own go on.
+//! 5. Members that were added are brought in (`join`), or taken out again (`remove`).
+//! 6. The number of members becomes that of the spec (`scale`).
+//! 7. Volumes that nobody needs are deleted (`discard`).
+//! 8. The pod template changes, and members are restarted with it (`rollout`).
+//! 9. Alarms of etcd are taken back or told (`alarms`); then whatever is not as it should be.
+//!
+//! Flows do not call one another. Where one answers that another has to go on, it is picked here.
 
-use etcd_operator_api::contract::{Mode, Verdict};
-use etcd_operator_etcd::membership::{Known, Role};
+use etcd_operator_etcd::membership::{Known, Member, Role};
 
-use super::evidence::{Evidence, evidence, is_copied_without_consent};
-use super::grants::{self, PermitTerms};
+use super::cluster_view::ClusterView;
+use super::decision::{Candidate, FlowDecision, Reason};
+use super::discard::{discard, discard_leftovers};
+use super::evidence::{Evidence, evidence, pod_awaiting_join};
+use super::join::Stage;
+use super::removal::remove_member;
+use super::resume::{
+    resume_any_on_moved_volume, resume_on_moved_volume, start_any_late_member, start_late_member,
+};
+use super::rollout::state::{self, RolloutState};
 use super::{
-    ClusterView, FlowDecision, Reason, RolloutState, Step, adopt, alarms, diagnose, join, remove, replace,
-    replace_request, rollout, scale, unknown_membership,
+    alarms, diagnose, join, remove, replace, replace_request, rollout, safety, scale, unknown_membership,
 };
 use crate::blocker::{Blocker, MemberProblem};
 use crate::observed_state::Ordinal;
-use crate::pending_operation::{Grant, Join, Operation};
+use crate::pending_operation::{Cause, Join, Operation};
 use crate::persisted_state::{PersistedState, Restore};
 
 /// What to do with a cluster that exists.
@@ -33,7 +52,7 @@ pub fn decide(view: &ClusterView<'_>, persisted: &PersistedState) -> FlowDecisio
         return recreated;
     }
     let Some(known) = view.known() else {
-        return unknown_membership::decide(view, operation.as_ref());
+        return without_membership(view, operation.as_ref());
     };
     let mut unfinished = operation.and_then(|operation| advance(view, known, operation));
     // A member that waits for a person keeps nobody else waiting.
@@ -49,13 +68,14 @@ pub fn decide(view: &ClusterView<'_>, persisted: &PersistedState) -> FlowDecisio
         return or_other_work(unfinished);
     }
     let others = finish_joins(view, known)
-        .or_else(|| scale::decide(view, known))
-        .or_else(|| remove::discard_leftovers(view, known))
+        .or_else(|| follow(view, known, scale::decide(view, known)?))
+        .or_else(|| discard_leftovers(view, known))
         .map(or_other_work);
+    let next_of_rollout = || follow(view, known, rollout::decide(view, known, persisted)?);
     // Pods that find no node hold up no change: it may be what lets them come.
     let is_waiting = |others: &FlowDecision| others.operation.is_none() && others.step.is_none();
     if others.as_ref().is_none_or(is_waiting)
-        && let Some(mut rollout) = rollout::decide(view, known, persisted)
+        && let Some(mut rollout) = next_of_rollout()
         && (rollout.step.is_some() || (others.is_none() && needs_user.is_none()))
     {
         let waits = others.into_iter().chain(needs_user);
@@ -76,6 +96,93 @@ pub fn decide(view: &ClusterView<'_>, persisted: &PersistedState) -> FlowDecisio
     }
 }
 
+/// Goes on with the flow that has to.
+fn follow(view: &ClusterView<'_>, known: &Known, candidate: Candidate) -> Option<FlowDecision> {
+    match candidate {
+        Candidate::Decision(decision) => Some(decision),
+        Candidate::Join(join) => bring_in(view, known, join),
+        Candidate::Remove { ordinal, id } => remove::advance(view, known, ordinal, id),
+        Candidate::Replace { ordinal, id, cause } => replace::begin(view, known, ordinal, id, cause, 1),
+    }
+}
+
+/// What can go on while no voter tells who the members are.
+fn without_membership(view: &ClusterView<'_>, operation: Option<&Operation>) -> FlowDecision {
+    resume_any_on_moved_volume(view)
+        .or_else(|| start_any_late_member(view))
+        .or_else(|| join::start_without_quorum(view, operation))
+        .unwrap_or_else(|| unknown_membership::decide(view, operation))
+}
+
+/// Brings a member in, after what comes before that.
+fn bring_in(view: &ClusterView<'_>, known: &Known, join: Join) -> Option<FlowDecision> {
+    repair_before_join(view, known, &join).or_else(|| join::advance(view, known, join))
+}
+
+/// What is repaired before a join goes on; none if that can go on.
+fn repair_before_join(view: &ClusterView<'_>, known: &Known, join: &Join) -> Option<FlowDecision> {
+    match join::stage(view, known, join)? {
+        Stage::Add => replace_lost_voter(view, known),
+        Stage::Start(member) if pod_awaiting_join(view, join.ordinal).is_none() => {
+            replace_unstartable(view, known, member, join)
+        }
+        Stage::Start(_) => None,
+        Stage::Promote(member) | Stage::Await(member) => repair_joining(view, known, member, join),
+    }
+}
+
+/// Another member that lost its data is replaced before one is added: on older versions nobody can be added while it is there.
+fn replace_lost_voter(view: &ClusterView<'_>, known: &Known) -> Option<FlowDecision> {
+    let (ordinal, id, cause) = known.voters().find_map(|member| {
+        let ordinal = view.ordinal(member).filter(|_| member.has_started())?;
+        match evidence(view, known, ordinal, member) {
+            Evidence::Replace(cause) => Some((ordinal, member.id, cause)),
+            _ => None,
+        }
+    })?;
+    let may_leave = safety::removal_blockers(view, known, id).is_empty();
+    let replaced = may_leave.then(|| replace::begin(view, known, ordinal, id, cause, 1))?;
+    // One that is well may wait for this very one.
+    replaced.filter(|replaced| replaced.step.is_some())
+}
+
+/// It ran once before anybody knew of it, and lost what it had: etcd remembers how far it was, and whoever starts in its stead
+/// dies of that, however often. Or it is of a cluster of before, and what was kept in its place is not what it had. Or a
+/// person gave up what lies in its place, or it.
+fn replace_unstartable(
+    view: &ClusterView<'_>,
+    known: &Known,
+    member: &Member,
+    join: &Join,
+) -> Option<FlowDecision> {
+    let ordinal = join.ordinal;
+    let Evidence::Replace(cause) = evidence(view, known, ordinal, member) else {
+        return None;
+    };
+    let is_unstartable = match cause {
+        Cause::DiskDamaged | Cause::LeftBehind => member.role == Role::Learner,
+        Cause::Discarded | Cause::Requested => true,
+        _ => false,
+    };
+    is_unstartable.then(|| replace::begin(view, known, ordinal, member.id, cause, join.attempt + 1))?
+}
+
+/// What is wrong with it is mended before anything else: its data are gone, or its volume is attached elsewhere now.
+fn repair_joining(
+    view: &ClusterView<'_>,
+    known: &Known,
+    member: &Member,
+    join: &Join,
+) -> Option<FlowDecision> {
+    let ordinal = join.ordinal;
+    match evidence(view, known, ordinal, member) {
+        Evidence::Replace(cause) => replace::begin(view, known, ordinal, member.id, cause, join.attempt + 1),
+        Evidence::VolumeMoved => resume_on_moved_volume(view, ordinal, None),
+        Evidence::VolumeKept => start_late_member(view, known.cluster, ordinal, member.id),
+        Evidence::None | Evidence::NeedsUser(_) => None,
+    }
+}
+
 /// What can be done about others while the one that was begun waits; none if it does not, or nothing can.
 fn other_work(view: &ClusterView<'_>, known: &Known, begun: &FlowDecision) -> Option<FlowDecision> {
     let waiting = waiting_ordinal(view, known, begun)?;
@@ -84,7 +191,8 @@ fn other_work(view: &ClusterView<'_>, known: &Known, begun: &FlowDecision) -> Op
     // that was added and not brought in, which nobody else would finish.
     let others = repair_members(view, known, Some(waiting)).or_else(|| {
         let unfinished = || finish_joins(view, known).filter(|other| other.step.is_some());
-        (!is_leaving).then(|| unfinished().or_else(|| scale::decide(view, known)))?
+        let scaled = || follow(view, known, scale::decide(view, known)?);
+        (!is_leaving).then(|| unfinished().or_else(scaled))?
     });
     let is_other = |other: &FlowDecision| {
         other.step.is_some()
@@ -102,7 +210,7 @@ fn idle(view: &ClusterView<'_>, known: &Known, persisted: &PersistedState) -> Fl
     let silent: Vec<_> = unhealthy
         .map(|voter| {
             let problem = match view.ordinal(voter) {
-                Some(ordinal) => describe_unhealthy(view, ordinal),
+                Some(ordinal) => diagnose::describe_unhealthy(view, ordinal),
                 None => MemberProblem::NotOfThisCluster { id: voter.id },
             };
             Blocker::member(view.display_name(voter), problem)
@@ -145,7 +253,7 @@ fn report_deleted_volumes(view: &ClusterView<'_>, known: &Known) -> Option<FlowD
 fn report_blocked_rollout(view: &ClusterView<'_>, persisted: &PersistedState) -> Option<FlowDecision> {
     // A restore ends without it.
     let is_restoring = persisted.restore.as_ref().is_some_and(Restore::is_active);
-    let RolloutState::Blocked(blocker) = rollout::state(view, persisted) else {
+    let RolloutState::Blocked(blocker) = state::state(view, persisted) else {
         return None;
     };
     if is_restoring {
@@ -155,16 +263,6 @@ fn report_blocked_rollout(view: &ClusterView<'_>, persisted: &PersistedState) ->
     Some(FlowDecision::without_operation(Reason::Blocked, text).with_blockers(vec![blocker]))
 }
 
-pub fn describe_unhealthy(view: &ClusterView<'_>, ordinal: Ordinal) -> MemberProblem {
-    match view.observed.member(ordinal).status() {
-        Some(status) if status.leader.is_none() => MemberProblem::NoLeader,
-        Some(status) => MemberProblem::Lagging {
-            index: status.raft_index,
-        },
-        None => diagnose::explain(view, ordinal),
-    }
-}
-
 /// What was begun goes on; none once it is finished or has become pointless.
 fn advance(view: &ClusterView<'_>, known: &Known, operation: Operation) -> Option<FlowDecision> {
     match operation {
@@ -172,10 +270,10 @@ fn advance(view: &ClusterView<'_>, known: &Known, operation: Operation) -> Optio
         Operation::Bootstrap(_) | Operation::Adopt(_) | Operation::Swap(_) => {
             await_permitted_members(view, operation)
         }
-        Operation::Join(join) => join::advance(view, known, join),
+        Operation::Join(join) => bring_in(view, known, join),
         Operation::Remove { ordinal, id } => remove::advance(view, known, ordinal, id),
-        Operation::Replace(replace) => replace::advance(view, known, replace),
-        Operation::Discard(discard) => remove::discard(view, discard),
+        Operation::Replace(replace) => follow(view, known, replace::advance(view, known, replace)?),
+        Operation::Discard(disk) => discard(view, disk),
         Operation::Resume { ordinal, grant } => resume_on_moved_volume(view, ordinal, Some(&grant)),
     }
 }
@@ -227,7 +325,7 @@ fn repair_members(view: &ClusterView<'_>, known: &Known, except: Option<Ordinal>
             Evidence::None => None,
             Evidence::Replace(cause) => replace::begin(view, known, ordinal, member.id, cause, 1),
             Evidence::VolumeMoved => resume_on_moved_volume(view, ordinal, None),
-            Evidence::VolumeKept => adopt::start_late_member(view, known.cluster, ordinal, member.id),
+            Evidence::VolumeKept => start_late_member(view, known.cluster, ordinal, member.id),
             Evidence::NeedsUser(blocker) => {
                 waits.push(blocker);
                 None
@@ -267,7 +365,7 @@ fn finish_joins(view: &ClusterView<'_>, known: &Known) -> Option<FlowDecision> {
                 grant: None,
                 attempt: 1,
             };
-            join::advance(view, known, join)
+            bring_in(view, known, join)
         }
         Some(ordinal) => remove::advance(view, known, ordinal, unfinished.id),
         None if unfinished.role == Role::Learner && !unfinished.has_started() => {
@@ -275,48 +373,8 @@ fn finish_joins(view: &ClusterView<'_>, known: &Known) -> Option<FlowDecision> {
                 "Member {} was added and never started, and is at no place of this cluster: it is taken out.",
                 unfinished.id
             );
-            Some(remove::remove_member(view, known, unfinished, text))
+            Some(remove_member(view, known, unfinished, text))
         }
         None => None,
     }
-}
-
-/// Lets a member start whose own volume is attached elsewhere now.
-pub fn resume_on_moved_volume(
-    view: &ClusterView<'_>,
-    ordinal: Ordinal,
-    grant_given: Option<&Grant>,
-) -> Option<FlowDecision> {
-    let observed = view.observed;
-    let (pod, report) = view.report(ordinal, observed.persisted.incarnation)?;
-    if report.verdict != Verdict::Moved || is_copied_without_consent(view, ordinal, report) {
-        return None;
-    }
-    let before = observed.persisted.members.get(&ordinal)?;
-    let grant = grants::make_grant(pod, report);
-    let text = format!(
-        "{} starts on its own volume, which is attached elsewhere now.",
-        observed.name(ordinal)
-    );
-    let terms = PermitTerms {
-        mode: Mode::Resume,
-        incarnation: observed.persisted.incarnation,
-        cluster: observed.persisted.cluster,
-        member: Some(before.id),
-        initial_cluster: String::new(),
-        restore: None,
-    };
-    let permit = grants::make_permit(observed, ordinal, pod, &grant, terms);
-    // The claim is looked at again each time: it could have been exchanged since.
-    let claim = observed.member(ordinal).claim.as_ref()?;
-    if !before.is_same_volume(claim) || view.has_reverted_volume(ordinal) {
-        return None;
-    }
-    let decision =
-        FlowDecision::with_operation(Operation::Resume { ordinal, grant }, Reason::Recovering, text);
-    let is_new = grant_given.is_none() || permit.is_some();
-    Some(match permit.filter(|_| is_new) {
-        Some(permit) => decision.with_step(Step::Permit(vec![permit])),
-        None => decision,
-    })
 }

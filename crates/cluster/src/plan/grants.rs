@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use etcd_operator_api::contract::{self, Mode, Permit, Report, RestoreTerms};
 use etcd_operator_etcd::id::{ClusterId, MemberId};
 
-use super::PodRef;
+use super::step::PodRef;
 use crate::observed_state::{ObservedCluster, Ordinal, Pod};
 use crate::pending_operation::Grant;
 

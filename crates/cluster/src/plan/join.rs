@@ -1,42 +1,73 @@
-//! Bringing a member in: a place in the membership once its pod waits on an empty disk, a permit for the process that
-//! waits, a vote when etcd agrees. A member that was added is finished before another one is begun.
+//! Bringing a member in:
+//!
+//! 1. Its pod waits on an empty disk. A disk on which no member may start any more is deleted (`discard`).
+//! 2. A pod from before the cluster formed is re-created: no learner may run in it.
+//! 3. The member is added to the membership, as a learner where etcd has those.
+//! 4. The process that waits gets a permit to start as this member.
+//! 5. The learner receives the data and is promoted to voter.
+//! 6. The new voter answers.
+//!
+//! A member that was added is finished before another one is begun. `formed` repairs what comes before a stage: members that
+//! lost their data, or this one.
 
-use etcd_operator_api::contract::{Mode, Report, Verdict};
+use etcd_operator_api::contract::Mode;
 use etcd_operator_etcd::membership::{Known, Member, Role};
 use etcd_operator_etcd::policy::Feature;
 
+use super::cluster_view::ClusterView;
+use super::decision::{FlowDecision, Reason};
+use super::diagnose;
+use super::discard::discard_leftover;
+use super::evidence::{Evidence, evidence, pod_awaiting_join};
 use super::grants::{self, PermitTerms};
-use super::{
-    ClusterView, Evidence, FlowDecision, GracePeriod, PodRef, Reason, Step, adopt, diagnose, evidence,
-    formed, majority, replace, safety,
-};
+use super::quorum::VoterCount;
+use super::removal::remove_member;
+use super::safety;
+use super::step::{GracePeriod, PodRef, Step};
 use crate::blocker::Blocker;
 use crate::observed_state::{Container, Ordinal, Pod};
-use crate::pending_operation::{Cause, Join, Operation};
+use crate::pending_operation::{Join, Operation};
 
-/// Goes on with it; none once it is finished or has become pointless.
-pub fn advance(view: &ClusterView<'_>, known: &Known, join: Join) -> Option<FlowDecision> {
+/// How far a join is.
+#[derive(Clone, Copy, Debug)]
+pub enum Stage<'a> {
+    /// It is to be added to the membership.
+    Add,
+    /// It was added and never ran.
+    Start(&'a Member),
+    /// It is a learner that has started.
+    Promote(&'a Member),
+    /// It is a voter and does not answer yet.
+    Await(&'a Member),
+}
+
+/// How far a join is; none once it is finished or has become pointless.
+pub fn stage<'a>(view: &ClusterView<'a>, known: &Known, join: &Join) -> Option<Stage<'a>> {
     let observed = view.observed;
     let wanted = u16::from(observed.desired.size.get());
     match observed.etcd_member(join.ordinal) {
         None if join.ordinal.get() >= wanted => None,
-        None => Some(add_member(view, known, &join)),
+        None => Some(Stage::Add),
         // The spec has changed its mind: whoever has no vote goes again, however far it has come.
         Some(member) if member.role == Role::Learner && join.ordinal.get() >= wanted => None,
-        Some(member) if !member.has_started() => Some(start_member(view, known, member, join)),
-        Some(member) if member.role == Role::Learner => Some(promote(view, known, member, join)),
-        Some(member) => await_new_voter(view, known, member, join),
+        Some(member) if !member.has_started() => Some(Stage::Start(member)),
+        Some(member) if member.role == Role::Learner => Some(Stage::Promote(member)),
+        Some(member) => (!view.is_healthy(known, member)).then_some(Stage::Await(member)),
     }
+}
+
+/// Goes on with it; none once it is finished or has become pointless.
+pub fn advance(view: &ClusterView<'_>, known: &Known, join: Join) -> Option<FlowDecision> {
+    Some(match stage(view, known, &join)? {
+        Stage::Add => add_member(view, known, &join),
+        Stage::Start(member) => start_member(view, known, member, join),
+        Stage::Promote(member) => promote(view, known, member, join),
+        Stage::Await(member) => await_new_voter(view, member, join),
+    })
 }
 
 fn text(view: &ClusterView<'_>, ordinal: Ordinal, what: &str) -> String {
     format!("{} joins: {what}.", view.observed.name(ordinal))
-}
-
-/// The process that waits on a disk that a new member can start on.
-pub fn pod_awaiting_join<'a>(view: &ClusterView<'a>, ordinal: Ordinal) -> Option<(&'a Pod, &'a Report)> {
-    let (pod, report) = view.report(ordinal, view.observed.persisted.incarnation)?;
-    matches!(report.verdict, Verdict::Empty | Verdict::Unborn).then_some((pod, report))
 }
 
 /// It has no place in the membership yet.
@@ -47,22 +78,6 @@ fn add_member(view: &ClusterView<'_>, known: &Known, join: &Join) -> FlowDecisio
         grant: None,
         ..join.clone()
     };
-    // Another member that lost its data comes first: on older versions nobody can be added while it is there.
-    let other = known.voters().find_map(|member| {
-        let ordinal = view.ordinal(member).filter(|_| member.has_started())?;
-        match evidence(view, known, ordinal, member) {
-            Evidence::Replace(cause) => Some((ordinal, member.id, cause)),
-            _ => None,
-        }
-    });
-    if let Some((ordinal, id, cause)) = other
-        && safety::removal_blockers(view, known, id).is_empty()
-        && let Some(replaced) = replace::begin(view, known, ordinal, id, cause, 1)
-        // One that is well may wait for this very one.
-        && replaced.step.is_some()
-    {
-        return replaced;
-    }
     let going = |what: &str| {
         FlowDecision::with_operation(
             Operation::Join(join.clone()),
@@ -72,7 +87,7 @@ fn add_member(view: &ClusterView<'_>, known: &Known, join: &Join) -> FlowDecisio
     };
     if pod_awaiting_join(view, ordinal).is_none() {
         // Whoever started here before it was taken out keeps the disk from being blank.
-        if let Some(old) = super::remove::discard_leftover(view, known, ordinal) {
+        if let Some(old) = discard_leftover(view, known, ordinal) {
             return FlowDecision {
                 operation: Some(Operation::Join(join)),
                 ..old
@@ -138,9 +153,6 @@ fn start_member(view: &ClusterView<'_>, known: &Known, member: &Member, join: Jo
             id: Some(member.id),
             ..join
         };
-        if let Some(replacement) = replace_unstartable(view, known, member, ordinal, join.attempt) {
-            return replacement;
-        }
         if blocks_other_members(view, known, ordinal) {
             return remove_blocking_learner(view, known, member, ordinal);
         }
@@ -151,7 +163,7 @@ fn start_member(view: &ClusterView<'_>, known: &Known, member: &Member, join: Jo
     };
     if may_have_lost_entries(view, member, &join, pod) {
         let what = "its earlier pod may have started as this member and is gone with its data, so it is added again under another ID";
-        return super::remove::remove_member(view, known, member, text(view, ordinal, what));
+        return remove_member(view, known, member, text(view, ordinal, what));
     }
     if let Some(recreation) = recreate_pod(view, ordinal) {
         let join = Join {
@@ -198,27 +210,6 @@ fn start_member(view: &ClusterView<'_>, known: &Known, member: &Member, join: Jo
 fn may_have_lost_entries(view: &ClusterView<'_>, member: &Member, join: &Join, pod: &Pod) -> bool {
     let had_permit = join.grant.as_ref().is_some_and(|grant| grant.pod != pod.uid);
     had_permit && member.role == Role::Learner && view.observed.desired.storage.is_ephemeral()
-}
-
-/// It ran once before anybody knew of it, and lost what it had: etcd remembers how far it was, and whoever starts in its stead
-/// dies of that, however often. Or it is of a cluster of before, and what was kept in its place is not what it had. Or a
-/// person gave up what lies in its place, or it.
-fn replace_unstartable(
-    view: &ClusterView<'_>,
-    known: &Known,
-    member: &Member,
-    ordinal: Ordinal,
-    attempt: i64,
-) -> Option<FlowDecision> {
-    let Evidence::Replace(cause) = evidence(view, known, ordinal, member) else {
-        return None;
-    };
-    let is_unstartable = match cause {
-        Cause::DiskDamaged | Cause::LeftBehind => member.role == Role::Learner,
-        Cause::Discarded | Cause::Requested => true,
-        _ => false,
-    };
-    is_unstartable.then(|| replace::begin(view, known, ordinal, member.id, cause, attempt + 1))?
 }
 
 /// Before there were learners a member votes from the moment it is added, and a single voter has no quorum until the
@@ -280,10 +271,7 @@ fn find_unstarted_voter(view: &ClusterView<'_>) -> Option<Join> {
 /// It follows: it gets a vote when it answers for itself, on the disk it was started on, and etcd agrees.
 fn promote(view: &ClusterView<'_>, known: &Known, member: &Member, join: Join) -> FlowDecision {
     let observed = view.observed;
-    let (ordinal, attempt) = (join.ordinal, join.attempt);
-    if let Some(repair) = repair(view, known, member, ordinal, attempt) {
-        return repair;
-    }
+    let ordinal = join.ordinal;
     let join = Join {
         id: Some(member.id),
         ..join
@@ -308,7 +296,7 @@ fn promote(view: &ClusterView<'_>, known: &Known, member: &Member, join: Join) -
     // A promote takes a quorum of the voters of now, and the new voter counts for the next one.
     let voters = known.voters().count();
     let healthy = view.healthy_voters(known).len();
-    if healthy < majority(voters) {
+    if !(VoterCount { voters, healthy }).has_quorum() {
         return going("waiting for the voters")
             .with_blockers(vec![Blocker::VotersUnhealthy { healthy, voters }]);
     }
@@ -321,43 +309,16 @@ fn promote(view: &ClusterView<'_>, known: &Known, member: &Member, join: Join) -
     })
 }
 
-/// What is wrong with it is mended before anything else: its data are gone, or its volume is attached elsewhere now.
-fn repair(
-    view: &ClusterView<'_>,
-    known: &Known,
-    member: &Member,
-    ordinal: Ordinal,
-    attempt: i64,
-) -> Option<FlowDecision> {
-    match evidence(view, known, ordinal, member) {
-        Evidence::Replace(cause) => replace::begin(view, known, ordinal, member.id, cause, attempt + 1),
-        Evidence::VolumeMoved => formed::resume_on_moved_volume(view, ordinal, None),
-        Evidence::VolumeKept => adopt::start_late_member(view, known.cluster, ordinal, member.id),
-        Evidence::None | Evidence::NeedsUser(_) => None,
-    }
-}
-
 /// It votes: all that is left is that it answers.
-fn await_new_voter(
-    view: &ClusterView<'_>,
-    known: &Known,
-    member: &Member,
-    join: Join,
-) -> Option<FlowDecision> {
-    if view.is_healthy(known, member) {
-        return None;
-    }
+fn await_new_voter(view: &ClusterView<'_>, member: &Member, join: Join) -> FlowDecision {
     let ordinal = join.ordinal;
-    if let Some(repair) = repair(view, known, member, ordinal, join.attempt) {
-        return Some(repair);
-    }
     let waits = vec![diagnose::member_blocker(view, ordinal)];
     let join = Join {
         id: Some(member.id),
         ..join
     };
     let what = text(view, ordinal, "waiting for the new voter to answer");
-    Some(FlowDecision::with_operation(Operation::Join(join), Reason::Scaling, what).with_blockers(waits))
+    FlowDecision::with_operation(Operation::Join(join), Reason::Scaling, what).with_blockers(waits)
 }
 
 /// Whether nothing can come of the pod at this place for now.
@@ -385,7 +346,7 @@ fn remove_blocking_learner(
     ordinal: Ordinal,
 ) -> FlowDecision {
     let what = "it cannot start now and stands in the way of others, so it is taken out again";
-    super::remove::remove_member(view, known, member, text(view, ordinal, what))
+    remove_member(view, known, member, text(view, ordinal, what))
 }
 
 fn has_lost_voter(view: &ClusterView<'_>, known: &Known) -> bool {

@@ -2,12 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use etcd_operator_api::contract::RestoreIntent;
-
-use super::{ClusterView, await_restore, bootstrap_retry, restore, rollout};
-use crate::observed_state::Ordinal;
+use super::bootstrap_retry;
+use super::cluster_view::ClusterView;
+use super::restore_request::{
+    awaits_restore, is_uncommitted_ephemeral, matching_request, returns_to_waiting,
+};
+use super::rollout::{downgrade, gate, state};
+use crate::build::FetchContainer;
+use crate::observed_state::{ObservedCluster, Ordinal};
 use crate::pending_operation::Operation;
-use crate::persisted_state::PersistedState;
+use crate::persisted_state::{PersistedState, Phase, Restore};
 
 /// The shape of a cluster's objects.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,18 +47,6 @@ pub enum TemplateChange {
     ReturnToServed,
 }
 
-/// What pods bring onto their volumes before they start.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub enum FetchContainer {
-    /// Nothing.
-    #[default]
-    Absent,
-    /// What the template says already.
-    Unchanged,
-    /// The object of a restore.
-    Required(Box<RestoreIntent>),
-}
-
 impl ObjectLayout {
     /// Whether pods may be made from what is asked for by now.
     pub fn may_update_template(&self) -> bool {
@@ -78,27 +70,72 @@ impl ObjectLayout {
             voter_ordinals,
             template: if may_update_template(view, persisted) {
                 TemplateChange::Update
-            } else if rollout::downgrade::must_return(view) {
+            } else if downgrade::must_return(view) {
                 TemplateChange::ReturnToServed
             } else {
                 TemplateChange::Keep
             },
-            is_rolling_out: rollout::restarts_members(view, persisted),
+            is_rolling_out: state::restarts_members(view, persisted),
             fetch_container: FetchContainer::Absent,
             is_restoring: false,
         };
         if let Some(restore) = persisted.restore.as_ref().filter(|restore| restore.is_active()) {
-            restore::adjust_layout(&mut layout, view.observed, restore);
+            adjust_to_restore(&mut layout, view.observed, restore);
         }
         layout
     }
+}
+
+/// The shape of the objects while a restore stands.
+fn adjust_to_restore(layout: &mut ObjectLayout, observed: &ObservedCluster, restore: &Restore) {
+    let size = u16::from(restore.size);
+    let highest = layout
+        .voter_ordinals
+        .last()
+        .map_or(0, |ordinal| ordinal.replicas());
+    layout.replicas = match restore.phase {
+        Phase::RollingBack if returns_to_waiting(observed, restore) => 0,
+        // The StatefulSet deletes no pod whose data would go with it before that is noted as the commit.
+        Phase::Stopping if is_uncommitted_ephemeral(observed, restore) => {
+            let now = observed.set.as_ref().map_or(0, |set| set.replicas);
+            size.max(now).max(highest)
+        }
+        // A pod mounts the volume of the backup for as long as it exists, even if it restores nothing. Members without a pod keep
+        // their old data on their volumes. `highest` does not count: until the restored members serve, it is of the old cluster.
+        Phase::Stopping | Phase::Preparing | Phase::Committed => size,
+        // A member that was never recorded may hold old data as well.
+        Phase::RollingBack => size.max(highest).max(highest_with_volume(observed)),
+        _ => size.max(highest),
+    };
+    layout.is_restoring = true;
+    // What nobody ever served with may be what the restore is asked for.
+    let spec_hash = observed.set.as_ref().and_then(|set| set.spec_hash.as_deref());
+    let is_unserved = spec_hash.is_some_and(|spec_hash| !observed.persisted.has_served_spec(spec_hash));
+    layout.template = if is_unserved {
+        TemplateChange::ReturnToServed
+    } else {
+        TemplateChange::Keep
+    };
+    layout.accepts_clients = layout.accepts_clients && !restore.blocks_clients();
+    layout.fetch_container = match matching_request(observed, restore).filter(|_| restore.is_fetching()) {
+        Some(request) => FetchContainer::Required(Box::new(request.clone())),
+        None if restore.is_fetching() => FetchContainer::Unchanged,
+        None => FetchContainer::Absent,
+    };
+}
+
+/// How many pods it takes for each member that has a volume to have one.
+fn highest_with_volume(observed: &ObservedCluster) -> u16 {
+    let mut members = observed.members.iter().rev();
+    let highest = members.find(|(_, observed_member)| observed_member.claim.is_some());
+    highest.map_or(0, |(ordinal, _)| ordinal.replicas())
 }
 
 /// Where nothing is started, nobody can be disturbed by another template; and what keeps members from starting may just
 /// have been corrected.
 fn may_update_template(view: &ClusterView<'_>, persisted: &PersistedState) -> bool {
     if persisted.has_formed() {
-        return rollout::may_update_template(view, persisted);
+        return gate::may_update_template(view, persisted);
     }
     match persisted.pending.as_ref().map(|pending| &pending.operation) {
         None | Some(Operation::StartOver) => true,
@@ -125,7 +162,7 @@ pub fn replicas(view: &ClusterView<'_>, persisted: &PersistedState) -> u16 {
     if let Some(frozen) = frozen.filter(|_| !persisted.has_formed()) {
         return frozen;
     }
-    if await_restore::is_waiting(observed, persisted) {
+    if awaits_restore(observed, persisted) {
         return 0;
     }
     if wanted == 0 || !persisted.has_formed() {

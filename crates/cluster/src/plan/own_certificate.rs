@@ -1,6 +1,6 @@
 //! The certificate that members show to one another, where the others do not accept it: the cluster serves and cannot heal.
 
-use super::{FlowDecision, Reason};
+use super::decision::{FlowDecision, Reason};
 use crate::blocker::Blocker;
 use crate::observed_state::ObservedCluster;
 

@@ -1,14 +1,21 @@
-//! Replacing a member whose data are gone or wrong: out of the membership first, then its disk, then a new member in
-//! its place. Only while the others hold quorum, and not without end.
+//! Replacing a member whose data are gone or wrong:
+//!
+//! 1. Its leadership moves to another voter, and it leaves the membership, if the others hold quorum without it.
+//! 2. Its disk is deleted, with every pod that holds it.
+//! 3. Another member joins in its place.
+//!
+//! Not without end: after some attempts a person must find out why.
 
 use etcd_operator_etcd::id::MemberId;
 use etcd_operator_etcd::membership::{Known, Member};
 
+use super::cluster_view::ClusterView;
+use super::decision::{Candidate, FlowDecision, Reason};
 use super::evidence::{has_other_volume, has_reverted_volume, has_served_template_at, is_node_lost};
-use super::{
-    ClusterView, FlowDecision, GracePeriod, PodRef, Reason, Step, corrupt, join, remove, replace_request,
-    rollout, safety,
-};
+use super::removal::move_leadership;
+use super::rollout::{minor, outdated};
+use super::step::{GracePeriod, PodRef, Step};
+use super::{corrupt, replace_request, safety};
 use crate::blocker::{Blocker, MemberProblem};
 use crate::observed_state::Ordinal;
 use crate::pending_operation::{Cause, Join, Operation, Replace};
@@ -16,7 +23,7 @@ use crate::pending_operation::{Cause, Join, Operation, Replace};
 /// How often a member is replaced for one cause before a person is asked.
 const MAX_ATTEMPTS: i64 = 2;
 
-/// Begins with it, or says what stands in the way.
+/// Begins with it, or says what stands in the way; none if it has become pointless.
 pub fn begin(
     view: &ClusterView<'_>,
     known: &Known,
@@ -34,68 +41,87 @@ pub fn begin(
         claim: disk.claim,
         attempt,
     };
-    advance(view, known, replace)
+    take_out(view, known, known.members.get(&id)?, replace)
 }
 
 /// Goes on with it; none once it has become pointless.
-pub fn advance(view: &ClusterView<'_>, known: &Known, replace: Replace) -> Option<FlowDecision> {
-    let observed = view.observed;
-    let name = observed.name(replace.ordinal);
-    let text = format!("{name} is replaced: {}.", replace.cause);
+pub fn advance(view: &ClusterView<'_>, known: &Known, replace: Replace) -> Option<Candidate> {
     if let Some(member) = known.members.get(&replace.id) {
-        if !is_still_needed(view, known, member, &replace) {
-            return None;
-        }
-        // The count is for one spec: whoever changes it has found out something, and it begins anew.
-        let is_same_spec = observed.generation == observed.persisted.generation;
-        let replace = Replace {
-            attempt: if is_same_spec { replace.attempt } else { 1 },
-            ..replace
-        };
-        if replace.attempt > MAX_ATTEMPTS {
-            let text = format!(
-                "{name} was replaced {MAX_ATTEMPTS} times and lost its data again each time ({}): a person must find out why. Any change of the spec lets the operator try again.",
-                replace.cause
-            );
-            return Some(FlowDecision::with_operation(
-                Operation::Replace(replace),
-                Reason::Blocked,
-                text,
-            ));
-        }
-        let mut blockers = safety::removal_blockers(view, known, replace.id);
-        blockers.extend(why_too_few_voters(view, known, member, replace.cause));
-        let decision =
-            FlowDecision::with_operation(Operation::Replace(replace.clone()), Reason::Recovering, text);
-        if !blockers.is_empty() {
-            blockers.extend(consent_hint(view, &replace));
-            let mut decision = decision.with_blockers(blockers);
-            decision.explanation.reason = Reason::Blocked;
-            return Some(decision);
-        }
-        if let Some(step) = remove::move_leadership(view, known, replace.ordinal, replace.id) {
-            return Some(decision.with_step(step));
-        }
-        let ordinal = Some(replace.ordinal);
-        return Some(decision.with_step(Step::Remove {
-            ordinal,
-            id: replace.id,
-        }));
+        return take_out(view, known, member, replace).map(Candidate::Decision);
     }
-    if let Some(step) = clear_disk(view, &replace) {
+    if let Some(cleanup) = clear_disk(view, &replace) {
+        let name = view.observed.name(replace.ordinal);
+        let text = describe(view, &replace);
         let decision = FlowDecision::with_operation(Operation::Replace(replace), Reason::Recovering, text);
-        return Some(match step {
+        return Some(Candidate::Decision(match cleanup {
             DiskCleanup::Step(step) => decision.with_step(step),
             DiskCleanup::Waits(problem) => decision.with_blockers(vec![Blocker::member(name, problem)]),
-        });
+        }));
     }
-    let join = Join {
+    Some(Candidate::Join(Join {
         ordinal: replace.ordinal,
         id: None,
         grant: None,
         attempt: replace.attempt,
+    }))
+}
+
+fn describe(view: &ClusterView<'_>, replace: &Replace) -> String {
+    format!(
+        "{} is replaced: {}.",
+        view.observed.name(replace.ordinal),
+        replace.cause
+    )
+}
+
+/// Takes it out of the membership, its leadership first; none if that has become pointless.
+fn take_out(
+    view: &ClusterView<'_>,
+    known: &Known,
+    member: &Member,
+    replace: Replace,
+) -> Option<FlowDecision> {
+    let observed = view.observed;
+    if !is_still_needed(view, known, member, &replace) {
+        return None;
+    }
+    // The count is for one spec: whoever changes it has found out something, and it begins anew.
+    let is_same_spec = observed.generation == observed.persisted.generation;
+    let replace = Replace {
+        attempt: if is_same_spec { replace.attempt } else { 1 },
+        ..replace
     };
-    join::advance(view, known, join)
+    if replace.attempt > MAX_ATTEMPTS {
+        let text = format!(
+            "{} was replaced {MAX_ATTEMPTS} times and lost its data again each time ({}): a person must find out why. Any change of the spec lets the operator try again.",
+            observed.name(replace.ordinal),
+            replace.cause
+        );
+        return Some(FlowDecision::with_operation(
+            Operation::Replace(replace),
+            Reason::Blocked,
+            text,
+        ));
+    }
+    let mut blockers = safety::removal_blockers(view, known, replace.id);
+    blockers.extend(why_too_few_voters(view, known, member, replace.cause));
+    let text = describe(view, &replace);
+    let decision =
+        FlowDecision::with_operation(Operation::Replace(replace.clone()), Reason::Recovering, text);
+    if !blockers.is_empty() {
+        blockers.extend(consent_hint(view, &replace));
+        let mut decision = decision.with_blockers(blockers);
+        decision.explanation.reason = Reason::Blocked;
+        return Some(decision);
+    }
+    if let Some(step) = move_leadership(view, known, replace.ordinal, replace.id) {
+        return Some(decision.with_step(step));
+    }
+    let ordinal = Some(replace.ordinal);
+    Some(decision.with_step(Step::Remove {
+        ordinal,
+        id: replace.id,
+    }))
 }
 
 /// Whether what made it necessary still holds for a member that nothing was done about yet.
@@ -107,9 +133,9 @@ fn is_still_needed(view: &ClusterView<'_>, known: &Known, member: &Member, repla
                 && corrupt::confirm_difference(view, known, member).is_ok()
         }
         Cause::Outdated => {
-            rollout::is_outdated(view, replace.ordinal)
-                && !rollout::must_keep_minor(view, replace.ordinal)
-                && rollout::wait_before_last(view, replace.ordinal).is_none()
+            outdated::is_outdated(view, replace.ordinal)
+                && !minor::must_keep_minor(view, replace.ordinal)
+                && minor::wait_before_last(view, replace.ordinal).is_none()
         }
         // An older operator may have begun it without asking.
         Cause::DiskDamaged | Cause::Discarded | Cause::LeftBehind

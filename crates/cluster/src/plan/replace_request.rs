@@ -5,7 +5,8 @@ use etcd_operator_api::names::ANNOTATION_REPLACE;
 use etcd_operator_etcd::id::MemberId;
 use etcd_operator_etcd::membership::Known;
 
-use super::{ClusterView, FlowDecision, Reason};
+use super::cluster_view::ClusterView;
+use super::decision::{FlowDecision, Reason};
 use crate::pending_operation::{Cause, Operation, Replace};
 use crate::persisted_state::PersistedState;
 

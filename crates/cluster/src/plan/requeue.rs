@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::{PendingCause, Reason, RolloutState};
+use super::decision::Reason;
+use super::rollout::pending_cause::PendingCause;
+use super::rollout::state::RolloutState;
 use crate::observed_state::{Container, ObservedCluster};
 use crate::persisted_state::PersistedState;
 

@@ -1,33 +1,33 @@
-//! Carrying out a restore that was verified elsewhere: the old pods stop, members restore beside their old data, one
-//! field of the status decides between commit and roll-back, and only then the restored data take the old ones' place.
-//! While it stands nothing else is begun. Before the commit the old cluster can come back whole; after it there is only
-//! forward.
+//! Carrying out a restore that was verified elsewhere. While it stands nothing else is begun:
+//!
+//! 1. `stop`: the pods of before are stopped.
+//! 2. `prepare`: members fetch the backup and restore it beside their old data. One field of the status decides between commit
+//!    and roll-back.
+//! 3. `swap`: the restored data take the place of the old ones.
+//! 4. `serve`: the restored cluster is brought in order, and clients are let in.
+//!
+//! Before the commit the old cluster can come back whole (`rollback`); after it there is only forward.
 
-mod member_progress;
+pub mod member_progress;
+mod old_pods;
 mod prepare;
 mod rollback;
 mod serve;
 mod stop;
 mod swap;
 
-use std::time::Duration;
-
-use etcd_operator_api::contract::{RestoreIntent, RestoreTerms, Verdict};
+use etcd_operator_api::contract::{RestoreIntent, Verdict};
 use etcd_operator_etcd::policy::Feature;
 
-use super::layout::{FetchContainer, ObjectLayout, TemplateChange};
-use super::{ClusterView, FlowDecision, GracePeriod, PodRef, Reason, Step, await_restore, majority, safety};
-use crate::blocker::{Blocker, MemberProblem};
+use super::cluster_view::ClusterView;
+use super::decision::{FlowDecision, Reason};
+use super::restore_request::startable_request;
+use super::safety;
 use crate::desired::Size;
-use crate::observed_state::{Container, ObservedCluster, ObservedMember, Ordinal, Pod};
+use crate::observed_state::{ObservedCluster, ObservedMember, Ordinal};
 use crate::persisted_state::{PersistedState, Phase, Restore};
 
 pub use member_progress::member_restore_statuses;
-
-/// How long members that are not prepared are waited for once a quorum is.
-const STRAGGLER_TIMEOUT: Duration = Duration::from_mins(10);
-/// How long the old cluster stays stopped while nobody comes any further.
-const STALL_TIMEOUT: Duration = Duration::from_mins(30);
 
 /// What to do about a restore; none if none is to be carried out, so that others have their say.
 /// `wanted_size` is that of the spec, which the view does not show while a restore stands.
@@ -77,57 +77,6 @@ pub fn with_restore_size(observed: &ObservedCluster) -> Option<ObservedCluster> 
     let mut frozen = observed.clone();
     frozen.desired.size = Size::saturating_new(restore.size);
     Some(frozen)
-}
-
-/// The shape of the objects while a restore stands.
-pub fn adjust_layout(layout: &mut ObjectLayout, observed: &ObservedCluster, restore: &Restore) {
-    let size = u16::from(restore.size);
-    let highest = layout
-        .voter_ordinals
-        .last()
-        .map_or(0, |ordinal| ordinal.replicas());
-    layout.replicas = match restore.phase {
-        Phase::RollingBack if await_restore::returns_to_waiting(observed, restore) => 0,
-        // The StatefulSet deletes no pod whose data would go with it before that is noted as the commit.
-        Phase::Stopping if is_uncommitted_ephemeral(observed, restore) => {
-            let now = observed.set.as_ref().map_or(0, |set| set.replicas);
-            size.max(now).max(highest)
-        }
-        // A pod mounts the volume of the backup for as long as it exists, even if it restores nothing. Members without a pod keep
-        // their old data on their volumes. `highest` does not count: until the restored members serve, it is of the old cluster.
-        Phase::Stopping | Phase::Preparing | Phase::Committed => size,
-        // A member that was never recorded may hold old data as well.
-        Phase::RollingBack => size.max(highest).max(highest_with_volume(observed)),
-        _ => size.max(highest),
-    };
-    layout.is_restoring = true;
-    // What nobody ever served with may be what the restore is asked for.
-    let spec_hash = observed.set.as_ref().and_then(|set| set.spec_hash.as_deref());
-    let is_unserved = spec_hash.is_some_and(|spec_hash| !observed.persisted.has_served_spec(spec_hash));
-    layout.template = if is_unserved {
-        TemplateChange::ReturnToServed
-    } else {
-        TemplateChange::Keep
-    };
-    layout.accepts_clients = layout.accepts_clients && !restore.blocks_clients();
-    layout.fetch_container = match matching_request(observed, restore).filter(|_| restore.is_fetching()) {
-        Some(request) => FetchContainer::Required(Box::new(request.clone())),
-        None if restore.is_fetching() => FetchContainer::Unchanged,
-        None => FetchContainer::Absent,
-    };
-}
-
-/// How many pods it takes for each member that has a volume to have one.
-fn highest_with_volume(observed: &ObservedCluster) -> u16 {
-    let mut members = observed.members.iter().rev();
-    let highest = members.find(|(_, observed_member)| observed_member.claim.is_some());
-    highest.map_or(0, |(ordinal, _)| ordinal.replicas())
-}
-
-/// The restore that is asked for and may begin.
-fn startable_request(observed: &ObservedCluster) -> Option<&RestoreIntent> {
-    let request = observed.restore.as_ref().ok()?.as_ref()?;
-    (!observed.is_stale).then_some(request)
 }
 
 /// Another restore takes the place of one that is past its commit and cannot go on: nothing of its data ever worked, and what
@@ -291,7 +240,7 @@ fn delete_late_pod(view: &ClusterView<'_>, persisted: &PersistedState) -> Option
     let may_delete =
         |ordinal: &Ordinal| !serves(observed.member(*ordinal)) && is_disposable(view, persisted, *ordinal);
     let stale_pod = has_begun
-        .then(|| delete_stale_pod_at(observed, persisted.incarnation, may_delete))
+        .then(|| old_pods::delete_stale_pod_at(observed, persisted.incarnation, may_delete))
         .flatten();
     let (step, text) = match stale_pod {
         Some(step) => (step, "A pod of another life of the data is deleted."),
@@ -329,103 +278,4 @@ fn is_disposable(view: &ClusterView<'_>, persisted: &PersistedState, ordinal: Or
         let member = members.find(|member| view.ordinal(member) == Some(ordinal));
         member.is_none_or(|member| safety::removal_blockers(view, known, member.id).is_empty())
     })
-}
-
-/// What is asked for, if it is still this restore.
-fn matching_request<'a>(observed: &'a ObservedCluster, restore: &Restore) -> Option<&'a RestoreIntent> {
-    let request = observed.restore.as_ref().ok()?.as_ref()?;
-    let is_same = request.uid == restore.uid && request.object.sha256 == restore.object_sha256;
-    is_same.then_some(request)
-}
-
-/// Whether it is given up, while the old cluster can still come back. Who asked decides that, not the annotation: whoever takes it
-/// away may be behind, and somebody may have replaced the object without it, or with that of a restore of long ago.
-fn is_withdrawn(observed: &ObservedCluster, restore: &Restore) -> bool {
-    let asks_nothing = observed.restore == Ok(None) || observed.is_stale;
-    let asks_for_another = matching_request(observed, restore).is_none() && !asks_nothing;
-    !restore.committed && (!observed.is_requester_present || asks_for_another)
-}
-
-/// What permits of a restore say of it. An older operator has noted nothing of how long the data of before are kept.
-fn restore_terms(observed: &ObservedCluster, restore: &Restore) -> RestoreTerms {
-    let asked = matching_request(observed, restore).map_or(0, |request| request.keep_previous_seconds);
-    RestoreTerms {
-        uid: restore.uid.clone(),
-        object_sha256: restore.object_sha256.clone(),
-        revision_bump: restore.revision_bump,
-        keep_seconds: restore.keep_seconds.max(asked),
-    }
-}
-
-/// Whether the old data would go with the pods, and the old cluster can still come back.
-fn is_uncommitted_ephemeral(observed: &ObservedCluster, restore: &Restore) -> bool {
-    observed.desired.storage.is_ephemeral() && restore.previous_incarnation > 0 && !restore.committed
-}
-
-/// Whether the pods' template has this incarnation: a pod that is deleted before would come back as it was.
-fn is_template_new(observed: &ObservedCluster, incarnation: i64) -> bool {
-    observed
-        .set
-        .as_ref()
-        .is_some_and(|set| set.incarnation == incarnation)
-}
-
-/// Pods that were made for another life of the data.
-fn stale_pods(observed: &ObservedCluster, incarnation: i64) -> impl Iterator<Item = (Ordinal, &Pod)> {
-    let pods = observed.members.iter();
-    let pods = pods.filter_map(|(ordinal, observed_member)| Some((*ordinal, observed_member.pod.as_ref()?)));
-    pods.filter(move |(_, pod)| pod.incarnation != incarnation)
-}
-
-/// Deletes one of them.
-fn delete_stale_pod(observed: &ObservedCluster, incarnation: i64) -> Option<Step> {
-    delete_stale_pod_at(observed, incarnation, |_| true)
-}
-
-/// The same at one of these places.
-fn delete_stale_pod_at(
-    observed: &ObservedCluster,
-    incarnation: i64,
-    may_delete: impl Fn(&Ordinal) -> bool,
-) -> Option<Step> {
-    if !is_template_new(observed, incarnation) {
-        return None;
-    }
-    let mut stale_pods = stale_pods(observed, incarnation);
-    let (ordinal, pod) = stale_pods.find(|(ordinal, pod)| pod.deleting.is_none() && may_delete(ordinal))?;
-    let uid = pod.uid.clone();
-    Some(Step::DeletePod {
-        pod: PodRef { ordinal, uid },
-        grace_period: GracePeriod::OneSecond,
-    })
-}
-
-/// Those of them that may still run: a pod is gone when its object is, or when kubelet says that its container has ended.
-fn unconfirmed_stops(observed: &ObservedCluster, incarnation: i64) -> Vec<Blocker> {
-    let running = stale_pods(observed, incarnation).filter(|(_, pod)| {
-        let has_ended = matches!(pod.container, Container::Ended { .. });
-        !(has_ended && pod.deleting.is_some())
-    });
-    running
-        .map(|(ordinal, pod)| {
-            let node = pod.node.clone();
-            Blocker::member(observed.name(ordinal), MemberProblem::StopUnconfirmed { node })
-        })
-        .collect()
-}
-
-/// Whether so few of the old pods may still run that they decide nothing. Who votes among data that were put in place and
-/// never seen to serve is not noted: there are as many as were restored then.
-fn cannot_have_quorum(unconfirmed_stops: &[Blocker], persisted: &PersistedState, restore: &Restore) -> bool {
-    let voters = persisted
-        .members
-        .values()
-        .filter(|member| member.is_voter)
-        .count();
-    let voters = if restore.committed && voters == 0 {
-        usize::from(restore.previous_size)
-    } else {
-        voters
-    };
-    unconfirmed_stops.len() < majority(voters)
 }

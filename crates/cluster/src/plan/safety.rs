@@ -4,8 +4,9 @@ use etcd_operator_etcd::id::MemberId;
 use etcd_operator_etcd::membership::{Known, Member};
 use etcd_operator_etcd::policy::{Feature, connected_to_add};
 
+use super::cluster_view::ClusterView;
 use super::evidence::{Evidence, evidence};
-use super::{ClusterView, majority};
+use super::quorum::majority;
 use crate::blocker::{Blocker, MemberProblem};
 
 /// Why a member must not be taken out now; empty if it may.
@@ -16,18 +17,16 @@ pub fn removal_blockers(view: &ClusterView<'_>, known: &Known, id: MemberId) -> 
     let Some(member) = known.members.get(&id) else {
         return Vec::new();
     };
-    let is_voter = known.voters().any(|voter| voter.id == id);
     let healthy = view.healthy_voters(known);
-    let voters = known.voters().count();
-    let left = voters - usize::from(is_voter);
-    let healthy_left = healthy.iter().filter(|other| **other != id).count();
-    if is_voter && left == 0 {
+    let left = view.voters_without(known, id);
+    let is_voter = known.voters().any(|voter| voter.id == id);
+    if is_voter && left.voters == 0 {
         return vec![Blocker::member(
             view.display_name(member),
             MemberProblem::OnlyVoter,
         )];
     }
-    if keeps_quorum_without(view, known, id) {
+    if view.keeps_quorum_without(known, id) {
         return Vec::new();
     }
     let unhealthy = known
@@ -38,21 +37,11 @@ pub fn removal_blockers(view: &ClusterView<'_>, known: &Known, id: MemberId) -> 
         .collect();
     blockers.push(Blocker::RemovalBreaksQuorum {
         member: view.display_name(member),
-        healthy: healthy_left,
-        voters: left,
-        needed: majority(left),
+        healthy: left.healthy,
+        voters: left.voters,
+        needed: majority(left.voters),
     });
     blockers
-}
-
-/// Whether the others hold quorum without this member, and can take it out.
-pub fn keeps_quorum_without(view: &ClusterView<'_>, known: &Known, id: MemberId) -> bool {
-    let is_voter = known.voters().any(|voter| voter.id == id);
-    let healthy = view.healthy_voters(known);
-    let voters = known.voters().count();
-    let left = voters - usize::from(is_voter);
-    let healthy_left = healthy.iter().filter(|other| **other != id).count();
-    left > 0 && healthy.len() >= majority(voters) && healthy_left >= majority(left)
 }
 
 /// An unhealthy voter, with what the user has to do where only the user can help.

@@ -1,23 +1,30 @@
-//! As many members as the spec asks for, one at a time: the lowest place that is missing first, the highest that is too
-//! many last in.
+//! As many members as the spec asks for, one at a time:
+//!
+//! 1. The lowest ordinal that is missing and whose pod waits on an empty disk joins.
+//! 2. The highest ordinal that is too many is taken out, unless a lower one must come back first.
+//! 3. Pods of ordinals that are missing are waited for.
 
 use etcd_operator_etcd::membership::{Known, Member};
 
-use super::evidence::is_overdue_unschedulable;
-use super::{ClusterView, FlowDecision, Reason, diagnose, join, remove};
+use super::cluster_view::ClusterView;
+use super::decision::{Candidate, FlowDecision, Reason};
+use super::diagnose;
+use super::discard::discard_leftovers;
+use super::evidence::{is_overdue_unschedulable, pod_awaiting_join};
+use super::removal::wait_before_removal;
 use crate::blocker::{Blocker, MemberProblem};
 use crate::observed_state::Ordinal;
 use crate::pending_operation::Join;
 
 /// The next member to bring in or to take out; none if the number is right.
-pub fn decide(view: &ClusterView<'_>, known: &Known) -> Option<FlowDecision> {
+pub fn decide(view: &ClusterView<'_>, known: &Known) -> Option<Candidate> {
     let observed = view.observed;
     let wanted = u16::from(observed.desired.size.get());
     let is_missing = |ordinal: &Ordinal| observed.etcd_member_in(known, *ordinal).is_none();
     let missing: Vec<_> = Ordinal::first_n(wanted).filter(is_missing).collect();
     let ready = missing
         .iter()
-        .find(|ordinal| join::pod_awaiting_join(view, **ordinal).is_some());
+        .find(|ordinal| pod_awaiting_join(view, **ordinal).is_some());
     if let Some(ordinal) = ready {
         let join = Join {
             ordinal: *ordinal,
@@ -25,7 +32,7 @@ pub fn decide(view: &ClusterView<'_>, known: &Known) -> Option<FlowDecision> {
             grant: None,
             attempt: 1,
         };
-        return join::advance(view, known, join);
+        return Some(Candidate::Join(join));
     }
     let too_many = known
         .members
@@ -34,7 +41,7 @@ pub fn decide(view: &ClusterView<'_>, known: &Known) -> Option<FlowDecision> {
         .filter(|(ordinal, _)| ordinal.get() >= wanted)
         .max_by_key(|(ordinal, _)| *ordinal);
     if let Some((ordinal, member)) = too_many {
-        return shrink(view, known, (ordinal, member), &missing);
+        return Some(shrink(view, known, (ordinal, member), &missing));
     }
     if missing.is_empty() {
         return None;
@@ -43,7 +50,9 @@ pub fn decide(view: &ClusterView<'_>, known: &Known) -> Option<FlowDecision> {
         "Waiting for {} more members to report an empty disk.",
         missing.len()
     );
-    Some(await_missing_members(view, known, &missing, text))
+    Some(Candidate::Decision(await_missing_members(
+        view, known, &missing, text,
+    )))
 }
 
 /// Takes out the member at the highest place, unless a lower one must come back first.
@@ -52,15 +61,16 @@ fn shrink(
     known: &Known,
     (ordinal, member): (Ordinal, &Member),
     missing: &[Ordinal],
-) -> Option<FlowDecision> {
+) -> Candidate {
     let name = view.observed.name(ordinal);
     let wanted = usize::from(view.observed.desired.size.get());
     let blocked = |blocker: Blocker| {
         let text = format!("{name} is to be taken out.");
-        Some(FlowDecision::without_operation(Reason::Blocked, text).with_blockers(vec![blocker]))
+        let decision = FlowDecision::without_operation(Reason::Blocked, text);
+        Candidate::Decision(decision.with_blockers(vec![blocker]))
     };
-    if let Some(wait) = remove::wait(view, known, ordinal, member) {
-        return Some(wait);
+    if let Some(wait) = wait_before_removal(view, known, ordinal, member) {
+        return Candidate::Decision(wait);
     }
     let unhealthy = known.voters().filter_map(|voter| {
         let lower = view.ordinal(voter).filter(|lower| *lower < ordinal)?;
@@ -72,7 +82,10 @@ fn shrink(
         .iter()
         .find(|(lower, _)| is_overdue_unschedulable(view, *lower));
     if let Some((lower, voter)) = overdue_unschedulable {
-        return remove::advance(view, known, *lower, voter.id);
+        return Candidate::Remove {
+            ordinal: *lower,
+            id: voter.id,
+        };
     }
     if let Some((_, voter)) = unhealthy.first() {
         return blocked(Blocker::member(
@@ -82,9 +95,12 @@ fn shrink(
     }
     if !missing.is_empty() && known.voters().count() <= wanted {
         let text = format!("{name} stays until a member of a lower place can be brought in.");
-        return Some(await_missing_members(view, known, missing, text));
+        return Candidate::Decision(await_missing_members(view, known, missing, text));
     }
-    remove::advance(view, known, ordinal, member.id)
+    Candidate::Remove {
+        ordinal,
+        id: member.id,
+    }
 }
 
 /// Waits for pods at places that are wanted; the volume of a former member there goes first.
@@ -94,7 +110,7 @@ fn await_missing_members(
     missing: &[Ordinal],
     text: String,
 ) -> FlowDecision {
-    if let Some(decision) = remove::discard_leftovers(view, known) {
+    if let Some(decision) = discard_leftovers(view, known) {
         return decision;
     }
     let waits = missing

@@ -1,5 +1,10 @@
-//! Beginning anew: the cluster was never seen to work, and no quorum can be had without members that lost their disks. All
-//! pods come back under another incarnation, and nothing is begun where a client may have written something.
+//! Beginning anew: the cluster was never seen to work, and no quorum can be had without members that lost their disks.
+//!
+//! 1. The pod template gets the next incarnation.
+//! 2. Every pod of an earlier one is deleted, but for one that may hold the only copy of what clients wrote.
+//! 3. Every member reports its disk. A disk that a person gave up is deleted; one that may hold what clients wrote waits for a
+//!    person.
+//! 4. Once all are ready, the members start together (`bootstrap`).
 
 use std::collections::BTreeMap;
 
@@ -7,15 +12,26 @@ use etcd_operator_api::contract::Verdict;
 use etcd_operator_api::names::ANNOTATION_DISCARD;
 use etcd_operator_etcd::id::RaftTerm;
 
+use super::cluster_view::ClusterView;
+use super::decision::{Explanation, FlowDecision, Reason};
+use super::discard::discard;
 use super::evidence::{can_be_misread, is_template_unproven, template_not_served};
-use super::{
-    ClusterView, Explanation, FlowDecision, GracePeriod, PodRef, Reason, Step, bootstrap, diagnose, grants,
-    majority, remove,
-};
-use crate::blocker::Blocker;
+use super::quorum::majority;
+use super::step::{GracePeriod, PodRef, Step};
+use super::{diagnose, grants};
+use crate::blocker::{Blocker, describe_verdict};
 use crate::observed_state::{Container, Ordinal};
-use crate::pending_operation::Operation;
+use crate::pending_operation::{Grant, Operation};
 use crate::persisted_state::PersistedState;
+
+/// What comes of it.
+#[derive(Debug)]
+pub enum StartOver {
+    /// It goes on, or waits.
+    Decision(FlowDecision),
+    /// These processes start the cluster together.
+    Ready(BTreeMap<Ordinal, Grant>),
+}
 
 /// The term in which members begin: nobody leads in it.
 const FIRST_TERM: RaftTerm = RaftTerm(1);
@@ -58,14 +74,24 @@ fn may_elect(view: &ClusterView<'_>) -> bool {
 }
 
 /// Every pod of the former incarnation goes; then all begins anew, unless a disk holds what a client wrote.
-pub fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState) -> FlowDecision {
+pub fn decide(view: &ClusterView<'_>, persisted: &PersistedState) -> StartOver {
+    match recreate_pods(view, persisted) {
+        Some(decision) => StartOver::Decision(decision),
+        None => collect_reports(view, persisted),
+    }
+}
+
+fn going(text: &str) -> FlowDecision {
+    FlowDecision::with_operation(Operation::StartOver, Reason::Bootstrapping, text)
+}
+
+/// Deletes the pods of an earlier incarnation; none once there are none.
+fn recreate_pods(view: &ClusterView<'_>, persisted: &PersistedState) -> Option<FlowDecision> {
     let observed = view.observed;
-    let going = |text: &str| FlowDecision::with_operation(Operation::StartOver, Reason::Bootstrapping, text);
     let made_for = observed.set.as_ref().and_then(|set| set.spec_hash.as_ref());
     let outdated_pod = observed.members.iter().find_map(|(ordinal, observed_member)| {
         let pod = observed_member.pod.as_ref()?;
-        let is_outdated =
-            pod.incarnation != persisted.incarnation || bootstrap::has_other_spec_hash(pod, made_for);
+        let is_outdated = pod.incarnation != persisted.incarnation || pod.has_other_spec_hash(made_for);
         (is_outdated && pod.deleting.is_none()).then(|| PodRef {
             ordinal: *ordinal,
             uid: pod.uid.clone(),
@@ -77,25 +103,31 @@ pub fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState) -> FlowDec
         .as_ref()
         .is_some_and(|set| set.incarnation == persisted.incarnation);
     if !is_template_new {
-        return going("Starting over: the pods' template gets the new incarnation.");
+        return Some(going(
+            "Starting over: the pods' template gets the new incarnation.",
+        ));
     }
-    if let Some(pod) = outdated_pod {
-        if may_hold_only_copy(view, pod.ordinal) {
-            let name = observed.name(pod.ordinal);
-            let text = format!(
-                "{name} has run since before the cluster was seen to work, and its data go with its pod: it may hold what clients wrote. If they wrote nothing, delete the pod {name}: all begins anew then."
-            );
-            return FlowDecision {
-                explanation: Explanation::new(Reason::QuorumLost, text),
-                ..going("")
-            };
-        }
-        let text = format!("Starting over: {} is re-created.", observed.name(pod.ordinal));
-        return going(&text).with_step(Step::DeletePod {
-            pod,
-            grace_period: GracePeriod::PodDefault,
+    let pod = outdated_pod?;
+    if may_hold_only_copy(view, pod.ordinal) {
+        let name = observed.name(pod.ordinal);
+        let text = format!(
+            "{name} has run since before the cluster was seen to work, and its data go with its pod: it may hold what clients wrote. If they wrote nothing, delete the pod {name}: all begins anew then."
+        );
+        return Some(FlowDecision {
+            explanation: Explanation::new(Reason::QuorumLost, text),
+            ..going("")
         });
     }
+    let text = format!("Starting over: {} is re-created.", observed.name(pod.ordinal));
+    Some(going(&text).with_step(Step::DeletePod {
+        pod,
+        grace_period: GracePeriod::PodDefault,
+    }))
+}
+
+/// Every member must say what is on its disk.
+fn collect_reports(view: &ClusterView<'_>, persisted: &PersistedState) -> StartOver {
+    let observed = view.observed;
     let wanted = u16::from(observed.desired.size.get());
     let size = observed
         .set
@@ -113,15 +145,15 @@ pub fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState) -> FlowDec
             _ => false,
         };
         if !is_empty && view.is_discard_requested(ordinal) {
-            let discard = remove::discard(view, view.disk(ordinal));
+            let discard = discard(view, view.disk(ordinal));
             let discard = discard.unwrap_or_else(|| going("Starting over."));
-            return FlowDecision {
+            return StartOver::Decision(FlowDecision {
                 operation: Some(Operation::StartOver),
                 ..discard
-            };
+            });
         }
         if can_be_misread(&report.verdict) && !view.has_served_template(pod) {
-            let finding = bootstrap::describe_verdict(&report.detail, &report.verdict);
+            let finding = describe_verdict(&report.detail, &report.verdict);
             let problem = template_not_served(pod, finding, None);
             waits.push(Blocker::member(observed.name(ordinal), problem));
             continue;
@@ -135,23 +167,22 @@ pub fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState) -> FlowDec
             let text = format!(
                 "{} may hold what clients wrote before the cluster was seen to work ({}): a person must decide. To give it up and begin anew, annotate this EtcdCluster with {ANNOTATION_DISCARD} and the UID {}; or restore a backup into it.",
                 observed.name(ordinal),
-                bootstrap::describe_verdict(&report.detail, &report.verdict),
+                describe_verdict(&report.detail, &report.verdict),
                 uid.unwrap_or("of its PersistentVolumeClaim")
             );
-            return FlowDecision {
+            return StartOver::Decision(FlowDecision {
                 explanation: Explanation::new(Reason::QuorumLost, text),
                 ..going("")
-            };
+            });
         }
         targets.insert(ordinal, grants::make_grant(pod, report));
     }
     if waits.is_empty() {
-        bootstrap::start_members(view, persisted, targets)
-    } else {
-        let mut decision = going("Starting over: waiting for all members to report.").with_blockers(waits);
-        if decision.explanation.blockers.iter().any(is_template_unproven) {
-            decision.explanation.reason = Reason::Blocked;
-        }
-        decision
+        return StartOver::Ready(targets);
     }
+    let mut decision = going("Starting over: waiting for all members to report.").with_blockers(waits);
+    if decision.explanation.blockers.iter().any(is_template_unproven) {
+        decision.explanation.reason = Reason::Blocked;
+    }
+    StartOver::Decision(decision)
 }

@@ -1,16 +1,20 @@
-//! A cluster that exists, and nobody can tell who its members are: what was begun stays as it is, and only members on volumes
-//! of their own go on.
+//! A cluster that exists, and no voter tells who its members are. What was begun stays as it is, and the status says why:
+//!
+//! 1. What each voter shows: its report, its status, or why it is silent.
+//! 2. Whether all data are gone, or so many that no quorum can come back by itself.
+//! 3. Whether the operator cannot ask: authentication, TLS, the network.
+//! 4. Else a voter is waited for.
 
 use etcd_operator_api::contract::Verdict;
 
-use super::bootstrap::describe_verdict;
+use super::cluster_view::ClusterView;
+use super::decision::{FlowDecision, Reason};
+use super::diagnose;
 use super::evidence::{
     can_be_misread, damage_signature, is_copied_without_consent, is_template_unproven, template_not_served,
 };
-use super::{
-    ClusterView, FlowDecision, Reason, adopt, diagnose, formed::resume_on_moved_volume, join, majority,
-};
-use crate::blocker::{Blocker, MemberProblem};
+use super::quorum::majority;
+use crate::blocker::{Blocker, MemberProblem, describe_verdict};
 use crate::observed_state::{Membership, Ordinal};
 use crate::pending_operation::Operation;
 
@@ -41,29 +45,13 @@ fn unrecorded_voters(view: &ClusterView<'_>) -> Vec<String> {
         .collect()
 }
 
-/// Nobody can tell who the members are. What was begun stays as it is; only members on their own volumes go on.
+/// Says why no voter tells who the members are. What was begun stays as it is.
 pub fn decide(view: &ClusterView<'_>, operation: Option<&Operation>) -> FlowDecision {
     let observed = view.observed;
     let keep = |why: FlowDecision| FlowDecision {
         operation: operation.cloned(),
         ..why
     };
-    // Whatever was begun: the quorum may hang on it, and not on one that has its permit and does not use it.
-    let voters = observed.persisted.members.keys();
-    let mut moved = voters
-        .copied()
-        .filter_map(|ordinal| resume_on_moved_volume(view, ordinal, None));
-    if let Some(first) = moved.next() {
-        let is_given = first.step.is_some();
-        let other = moved.find(|other| !is_given && other.step.is_some());
-        return other.unwrap_or(first);
-    }
-    if let Some(kept) = adopt::start_any_late_member(view) {
-        return kept;
-    }
-    if let Some(decision) = join::start_without_quorum(view, operation) {
-        return decision;
-    }
     let mut silent: Vec<_> = match &observed.membership {
         Membership::Unknown(failures) => failures.iter().cloned().map(Blocker::MembershipUnknown).collect(),
         Membership::Known(known) => vec![Blocker::OtherClusterResponds(known.cluster)],

@@ -4,8 +4,7 @@ use etcd_operator_api::cluster::DefaultRepository;
 use etcd_operator_api::contract::{
     self, JobOrder, ORDER_VARIABLE, ObjectFacts, RestoreIntent, RestoreSecrets, StoreOrder, Task, mounts,
 };
-use etcd_operator_cluster::build::{BuildInputs, Objects, StoredTemplates, build};
-use etcd_operator_cluster::plan::FetchContainer;
+use etcd_operator_cluster::build::{BuildInputs, FetchContainer, Objects, StoredTemplates, build};
 use serde_json::{Value, json};
 
 use crate::fixtures::{asks, inputs};

@@ -2,10 +2,9 @@
 
 use etcd_operator_api::{EtcdCluster, cluster::DefaultRepository};
 use etcd_operator_cluster::{
-    build::{BuildInputs, Objects, StateAnnotations, build},
+    build::{BuildInputs, FetchContainer, Objects, StateAnnotations, build},
     desired::{Desired, desired},
     persisted_state::MemberRecord,
-    plan::FetchContainer,
 };
 use serde_json::{Value, json};
 

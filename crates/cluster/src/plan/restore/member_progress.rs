@@ -7,7 +7,8 @@ use etcd_operator_etcd::id::{ClusterId, MemberId};
 use crate::blocker::{MemberProblem, VolumeConsent};
 use crate::observed_state::{Fetch, ObservedCluster, Ordinal, Pod};
 use crate::persisted_state::{Phase, Restore};
-use crate::plan::{ClusterView, diagnose};
+use crate::plan::cluster_view::ClusterView;
+use crate::plan::diagnose;
 
 /// The phase of a member that downloads the backup.
 const FETCHING: &str = "Fetching";

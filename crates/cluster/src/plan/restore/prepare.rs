@@ -8,17 +8,23 @@ use etcd_operator_etcd::id::ClusterId;
 use jiff::Timestamp;
 
 use super::member_progress::{MemberProgress, assess_member, fetched_bytes, previous_failure};
-use super::rollback::RollbackCause;
-use super::{
-    STALL_TIMEOUT, STRAGGLER_TIMEOUT, cannot_have_quorum, delete_stale_pod, is_withdrawn, majority,
-    matching_request, restore_terms, rollback, unconfirmed_stops,
-};
+use super::old_pods::{cannot_have_quorum, delete_stale_pod, unconfirmed_stops};
+use super::rollback::{self, RollbackCause};
 use crate::blocker::{Blocker, MemberProblem};
 use crate::observed_state::{ObservedCluster, Ordinal, Pod};
 use crate::pending_operation::Operation;
 use crate::persisted_state::{PersistedState, Phase, Restore};
+use crate::plan::cluster_view::ClusterView;
+use crate::plan::decision::{FlowDecision, Reason};
 use crate::plan::grants::{self, PermitTerms};
-use crate::plan::{ClusterView, FlowDecision, GracePeriod, PodRef, Reason, Step};
+use crate::plan::quorum::majority;
+use crate::plan::restore_request::{is_withdrawn, matching_request, restore_terms};
+use crate::plan::step::{GracePeriod, PodRef, Step};
+
+/// How long members that are not prepared are waited for once a quorum is.
+const STRAGGLER_TIMEOUT: Duration = Duration::from_mins(10);
+/// How long the old cluster stays stopped while nobody comes any further.
+const STALL_TIMEOUT: Duration = Duration::from_mins(30);
 
 /// What the members have done, taken together.
 #[derive(Debug, Default)]

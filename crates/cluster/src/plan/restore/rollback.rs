@@ -1,11 +1,13 @@
 //! Bringing the old cluster back: its incarnation returns into the template, and every pod of the other one is deleted.
 //! Its data was never touched, so its members start by themselves.
 
-use super::{delete_stale_pod, is_template_new, stale_pods};
+use super::old_pods::{delete_stale_pod, is_template_new, stale_pods};
 use crate::blocker::{Blocker, MemberProblem};
 use crate::pending_operation::Operation;
 use crate::persisted_state::{PersistedState, Phase, Restore};
-use crate::plan::{ClusterView, FlowDecision, Reason, await_restore};
+use crate::plan::cluster_view::ClusterView;
+use crate::plan::decision::{FlowDecision, Reason};
+use crate::plan::restore_request::returns_to_waiting;
 
 /// Why a restore is rolled back.
 #[derive(Debug)]
@@ -65,7 +67,7 @@ pub fn begin(
     cause: &RollbackCause,
 ) -> FlowDecision {
     let why = cause.describe(&restore);
-    let what_follows = if await_restore::returns_to_waiting(view.observed, &restore) {
+    let what_follows = if returns_to_waiting(view.observed, &restore) {
         "the cluster waits for a restore again"
     } else {
         "the cluster comes back as it was"
@@ -108,7 +110,7 @@ pub fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState, mut restor
         return FlowDecision::without_operation(Reason::Restoring, text).with_blockers(going);
     }
     // Nothing was ever started of what waits again, so there is nothing to start over.
-    let is_new = restore.previous_incarnation == 0 && !await_restore::returns_to_waiting(observed, &restore);
+    let is_new = restore.previous_incarnation == 0 && !returns_to_waiting(observed, &restore);
     restore.enter(Phase::RolledBack, observed.now);
     persisted.restore = Some(restore);
     if is_new {

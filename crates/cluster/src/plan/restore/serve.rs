@@ -5,13 +5,20 @@ use etcd_operator_api::contract::RestoreIntent;
 use etcd_operator_etcd::membership::Known;
 use etcd_operator_etcd::status::{Alarm, AlarmKind};
 
-use super::{delete_stale_pod, majority, matching_request, stale_pods, swap};
+use super::old_pods::{delete_stale_pod, stale_pods};
+use super::swap;
 use crate::blocker::{Blocker, MemberProblem};
+use crate::desired::DEFAULT_QUOTA;
 use crate::observed_state::{FetchFailure, ObservedCluster, Ordinal, Pod};
 use crate::pending_operation::Operation;
 use crate::persisted_state::{PersistedState, Phase, Restore};
-use crate::plan::DEFAULT_QUOTA;
-use crate::plan::{ClusterView, FlowDecision, GracePeriod, PodRef, Reason, Step, formed, remove};
+use crate::plan::cluster_view::ClusterView;
+use crate::plan::decision::{FlowDecision, Reason};
+use crate::plan::formed;
+use crate::plan::quorum::majority;
+use crate::plan::removal::move_leadership;
+use crate::plan::restore_request::matching_request;
+use crate::plan::step::{GracePeriod, PodRef, Step};
 
 /// Brings the restored cluster in order.
 pub fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState, mut restore: Restore) -> FlowDecision {
@@ -279,7 +286,7 @@ fn roll_next_pod(view: &ClusterView<'_>, known: &Known) -> Option<Step> {
         .filter(with_fetch)
         .min_by_key(|(ordinal, _)| leads(*ordinal))?;
     if let Some(member) = observed.etcd_member(ordinal)
-        && let Some(step) = remove::move_leadership(view, known, ordinal, member.id)
+        && let Some(step) = move_leadership(view, known, ordinal, member.id)
     {
         return Some(step);
     }

@@ -1,12 +1,11 @@
 //! Stopping what ran before: the template first, then the pods.
 
-use super::rollback::RollbackCause;
-use super::{
-    cannot_have_quorum, delete_stale_pod, is_template_new, is_uncommitted_ephemeral, is_withdrawn, rollback,
-    stale_pods, unconfirmed_stops,
-};
+use super::old_pods::{cannot_have_quorum, delete_stale_pod, is_template_new, stale_pods, unconfirmed_stops};
+use super::rollback::{self, RollbackCause};
 use crate::persisted_state::{PersistedState, Phase, Restore};
-use crate::plan::{ClusterView, FlowDecision, Reason};
+use crate::plan::cluster_view::ClusterView;
+use crate::plan::decision::{FlowDecision, Reason};
+use crate::plan::restore_request::{is_uncommitted_ephemeral, is_withdrawn};
 
 /// Deletes the pods of before, and goes on once those that may still run decide nothing.
 pub fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState, mut restore: Restore) -> FlowDecision {

@@ -6,13 +6,17 @@ use std::collections::BTreeMap;
 use etcd_operator_api::contract::{Mode, Verdict};
 
 use super::member_progress::{MemberProgress, assess_member};
-use super::{delete_stale_pod, majority, matching_request, restore_terms};
+use super::old_pods::delete_stale_pod;
 use crate::blocker::{Blocker, MemberProblem};
 use crate::observed_state::Ordinal;
 use crate::pending_operation::{Grant, Operation};
 use crate::persisted_state::{PersistedState, Phase, Restore};
+use crate::plan::cluster_view::ClusterView;
+use crate::plan::decision::{FlowDecision, Reason};
 use crate::plan::grants::{self, PermitTerms};
-use crate::plan::{ClusterView, FlowDecision, Reason, Step};
+use crate::plan::quorum::majority;
+use crate::plan::restore_request::{matching_request, restore_terms};
+use crate::plan::step::Step;
 
 /// Permits the members to start on the restored data, until a voter can say who the members are.
 pub fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState, mut restore: Restore) -> FlowDecision {

@@ -10,7 +10,9 @@ use super::{downgrade, gate, minor};
 use crate::blocker::{BackupProblem, Blocker};
 use crate::observed_state::ObservedBackup;
 use crate::persisted_state::PersistedState;
-use crate::plan::{ClusterView, FlowDecision, Reason, Step};
+use crate::plan::cluster_view::ClusterView;
+use crate::plan::decision::{FlowDecision, Reason};
+use crate::plan::step::{BackupRequest, Step};
 
 /// How long a requested backup may take before the user is asked to act.
 const TIMEOUT: SignedDuration = SignedDuration::from_mins(30);
@@ -31,17 +33,6 @@ pub enum BackupFirst {
     },
     /// The backup failed or takes too long, and the user must act.
     Blocked(Blocker),
-}
-
-/// A request for one backup by the annotation `backup-now`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BackupRequest {
-    /// The name of the `EtcdBackup`.
-    pub backup: String,
-    /// When the backup was first requested.
-    pub requested_at: Timestamp,
-    /// The value of the annotation. It follows from the version and that time, so that repeating it starts no second backup.
-    pub value: String,
 }
 
 impl BackupFirst {

@@ -13,11 +13,16 @@ use etcd_operator_etcd::status::{Downgrade, Status};
 use etcd_operator_etcd::version::{Minor, Version};
 use jiff::SignedDuration;
 
-use super::{PendingCause, gate, is_outdated, minor};
+use super::outdated::is_outdated;
+use super::pending_cause::PendingCause;
+use super::{gate, health, minor};
 use crate::observed_state::{ObservedMember, Ordinal};
 use crate::pending_operation::Operation;
 use crate::persisted_state::PersistedState;
-use crate::plan::{ClusterView, FlowDecision, GracePeriod, PodRef, Reason, Step, join};
+use crate::plan::cluster_view::ClusterView;
+use crate::plan::decision::{FlowDecision, Reason};
+use crate::plan::evidence::pod_awaiting_join;
+use crate::plan::step::{GracePeriod, PodRef, Step};
 
 /// For how long after its time a pod that is deleted may still be created again from an earlier pod template. Where no kubelet
 /// ends it, it is for ever.
@@ -84,7 +89,7 @@ fn stage(view: &ClusterView<'_>, persisted: &PersistedState) -> Stage {
         };
     }
     let is_settled = view.known().is_some_and(|known| {
-        gate::are_members_settled(view, persisted) && gate::are_all_voters_healthy(view, known)
+        health::are_members_settled(view, persisted) && health::are_all_voters_healthy(view, known)
     });
     if !is_settled {
         return Stage::Waiting(PendingCause::Members);
@@ -209,7 +214,7 @@ fn is_joining(view: &ClusterView<'_>) -> bool {
     let mut members = known.members.values();
     let wanted = u16::from(observed.desired.size.get());
     let can_join = |ordinal: Ordinal| {
-        observed.etcd_member_in(known, ordinal).is_none() && join::pod_awaiting_join(view, ordinal).is_some()
+        observed.etcd_member_in(known, ordinal).is_none() && pod_awaiting_join(view, ordinal).is_some()
     };
     is_replacing
         || members.any(|member| member.role == Role::Learner || !member.has_started())

@@ -1,18 +1,16 @@
 //! When the pod template may change: from then on every pod that is re-created, for whatever reason, is a changed one.
 
 use etcd_operator_api::cluster::UpdateStrategy;
-use etcd_operator_etcd::membership::{Known, Role};
-use etcd_operator_etcd::status::AlarmKind;
 use etcd_operator_etcd::version::Minor;
 
-use super::{BackupFirst, backup_first, downgrade, minor, stuck, surge, voter_problem};
+use super::backup_first::BackupFirst;
+use super::health::are_members_settled;
+use super::{backup_first, downgrade, minor, stuck, surge};
 use crate::blocker::Blocker;
+use crate::desired::DEFAULT_QUOTA;
 use crate::observed_state::PodAdmission;
 use crate::persisted_state::{PersistedState, Restore};
-use crate::plan::{ClusterView, majority};
-
-/// The size that etcd lets a database grow to where no flag says so.
-pub const DEFAULT_QUOTA: u64 = 2 * 1024 * 1024 * 1024;
+use crate::plan::cluster_view::ClusterView;
 
 /// Whether the spec asks for another pod template than the StatefulSet has.
 pub fn is_template_changed(view: &ClusterView<'_>) -> bool {
@@ -185,37 +183,4 @@ pub fn user_blocker(view: &ClusterView<'_>) -> Option<Blocker> {
         return Some(Blocker::DataLivesWithPods);
     }
     None
-}
-
-/// Whether each voter serves.
-pub fn are_all_voters_healthy(view: &ClusterView<'_>, known: &Known) -> bool {
-    known
-        .voters()
-        .all(|voter| voter_problem(view, known, voter).is_none())
-}
-
-/// Whether nothing is under way, and at most one voter does not serve, which the others can do without.
-pub fn are_members_settled(view: &ClusterView<'_>, persisted: &PersistedState) -> bool {
-    let observed = view.observed;
-    let Some(known) = view.known().filter(|_| persisted.pending.is_none()) else {
-        return false;
-    };
-    let mut members = known.members.values();
-    if members.any(|member| member.role == Role::Learner || !member.has_started()) {
-        return false;
-    }
-    let is_cured = |kind: AlarmKind| {
-        let quota = |quota: Option<u64>| quota.unwrap_or(DEFAULT_QUOTA);
-        let now = observed.set.as_ref().and_then(|set| set.quota);
-        kind == AlarmKind::NoSpace && quota(observed.desired.options.quota) > quota(now)
-    };
-    if observed.alarms_failure.is_some() || observed.alarms.iter().any(|alarm| !is_cured(alarm.kind)) {
-        return false;
-    }
-    let voters = known.voters().count();
-    let healthy = known
-        .voters()
-        .filter(|voter| voter_problem(view, known, voter).is_none())
-        .count();
-    healthy + 1 >= voters && healthy >= majority(voters)
 }

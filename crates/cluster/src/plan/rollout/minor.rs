@@ -8,12 +8,13 @@ use std::fmt;
 use etcd_operator_etcd::version::{Minor, Version};
 use jiff::SignedDuration;
 
-use super::{PendingCause, downgrade, gate};
+use super::pending_cause::PendingCause;
+use super::{downgrade, health};
 use crate::blocker::Blocker;
 use crate::desired::Image;
 use crate::observed_state::{Container, Ordinal};
 use crate::persisted_state::PersistedState;
-use crate::plan::ClusterView;
+use crate::plan::cluster_view::ClusterView;
 
 /// The minor version whose members do not run beside those of the next one while authentication is enabled.
 const WITHOUT_AUTHENTICATION: Minor = Minor::V3_4;
@@ -116,7 +117,7 @@ pub fn wait_before_next_minor(view: &ClusterView<'_>, persisted: &PersistedState
     let Some(known) = view.known() else {
         return Some(PendingCause::Members);
     };
-    if !gate::are_members_settled(view, persisted) || !gate::are_all_voters_healthy(view, known) {
+    if !health::are_members_settled(view, persisted) || !health::are_all_voters_healthy(view, known) {
         return Some(PendingCause::Members);
     }
     let statuses: Vec<_> = observed

@@ -5,10 +5,14 @@ use jiff::SignedDuration;
 use crate::blocker::{Blocker, MemberProblem};
 use crate::observed_state::Ordinal;
 use crate::persisted_state::PersistedState;
-use crate::plan::{ClusterView, FlowDecision, Reason};
+use crate::plan::cluster_view::ClusterView;
+use crate::plan::decision::{FlowDecision, Reason};
 
 /// How long a member that a rollout restarts has to answer again.
 const RESTART_PATIENCE: SignedDuration = SignedDuration::from_mins(2);
+
+/// When a client has given up a connection that nothing answers: gRPC gives an attempt 20 seconds.
+pub const RECONNECTED_AFTER: SignedDuration = SignedDuration::from_secs(21);
 
 /// The member that a rollout restarts, while it has had no time to answer again.
 pub fn restarting_member(view: &ClusterView<'_>, persisted: &PersistedState) -> Option<Ordinal> {

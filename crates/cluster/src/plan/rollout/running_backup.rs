@@ -4,7 +4,7 @@ use jiff::SignedDuration;
 
 use crate::observed_state::RunningBackup;
 use crate::persisted_state::Rollout;
-use crate::plan::ClusterView;
+use crate::plan::cluster_view::ClusterView;
 
 /// How long a restart waits at most, both for one backup and after the last progress of the rollout: backups may follow one another.
 pub const MAX_WAIT: SignedDuration = SignedDuration::from_mins(10);

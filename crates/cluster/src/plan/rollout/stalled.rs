@@ -6,7 +6,8 @@ use super::surge;
 use crate::blocker::MemberProblem;
 use crate::observed_state::{ObservedMember, Ordinal, Pod};
 use crate::persisted_state::{PersistedState, Rollout};
-use crate::plan::{ClusterView, diagnose};
+use crate::plan::cluster_view::ClusterView;
+use crate::plan::diagnose;
 
 /// A member that runs the changed template, or is about to, and makes no progress.
 pub fn stalled_member(view: &ClusterView<'_>, rollout: &Rollout) -> Option<(String, MemberProblem)> {

@@ -2,7 +2,7 @@
 //! run all the same, and whoever is just starting needs no help.
 
 use crate::observed_state::{Container, ObservedMember, Ordinal, Pod, StartDelay, WaitingCause};
-use crate::plan::ClusterView;
+use crate::plan::cluster_view::ClusterView;
 
 /// Pods in which etcd does not run and with which no data go, each with its place.
 pub fn stuck_pods<'a>(view: &ClusterView<'a>) -> impl Iterator<Item = (Ordinal, &'a Pod)> {

@@ -4,11 +4,11 @@
 use etcd_operator_api::cluster::{MAX_SIZE, UpdateStrategy};
 use etcd_operator_etcd::policy::Feature;
 
-use super::outdated_pods;
+use super::outdated::outdated_pods;
 use crate::desired::Size;
 use crate::observed_state::ObservedCluster;
 use crate::persisted_state::Restore;
-use crate::plan::ClusterView;
+use crate::plan::cluster_view::ClusterView;
 
 /// The fewest voters of which one can be replaced without another one beside them.
 const MIN_VOTERS: u8 = 3;

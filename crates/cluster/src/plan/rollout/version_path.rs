@@ -6,7 +6,7 @@ use etcd_operator_etcd::version::{Minor, Version};
 
 use super::minor;
 use crate::persisted_state::VersionPath;
-use crate::plan::ClusterView;
+use crate::plan::cluster_view::ClusterView;
 
 /// The path from here to what the spec asks for; none if every member runs that. `before` is what was known of it: the versions
 /// that all members have left stay, unless the spec leads the other way by now.

@@ -6,9 +6,10 @@ use proptest::prelude::*;
 use super::restore::{fetched, phase, prepared, restore_request, restored, serves, withdraw};
 use super::scene::Scene;
 use super::{follow, line, plan, planned};
+use crate::build::FetchContainer;
 use crate::pending_operation::Operation;
 use crate::persisted_state::{Phase, Restore};
-use crate::plan::{FetchContainer, Step};
+use crate::plan::Step;
 
 /// A cluster that was just asked for, and waits.
 fn waiting(size: u8) -> Scene {

@@ -10,8 +10,9 @@ use super::{line, plan};
 use crate::blocker::{BackupProblem, Blocker};
 use crate::observed_state::ObservedBackup;
 use crate::persisted_state::PersistedState;
-use crate::plan::rollout::backup_first::{BackupFirst, BackupRequest, state};
-use crate::plan::{ClusterView, PendingCause, Plan, RolloutState, Step};
+use crate::plan::refresh::refresh_persisted_state;
+use crate::plan::rollout::backup_first::{BackupFirst, state};
+use crate::plan::{BackupRequest, ClusterView, PendingCause, Plan, RolloutState, Step};
 
 /// A cluster that runs 3.5.35, and whose spec asks for 3.6.16.
 fn minor_step() -> Scene {
@@ -40,7 +41,7 @@ fn with(mut scene: Scene, backups: &[ObservedBackup]) -> Scene {
 }
 
 fn persisted(scene: &Scene) -> PersistedState {
-    ClusterView::new(&scene.observed).refresh_persisted_state()
+    refresh_persisted_state(&ClusterView::new(&scene.observed))
 }
 
 fn found(scene: &Scene) -> BackupFirst {

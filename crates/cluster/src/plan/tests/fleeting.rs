@@ -9,9 +9,10 @@ use super::restore_props;
 use super::scene::{Scene, waiting};
 use super::{follow, plan, planned};
 use crate::blocker::{Blocker, BlockerReason};
+use crate::build::FetchContainer;
 use crate::observed_state::{Fetch, FetchFailure};
 use crate::persisted_state::Phase;
-use crate::plan::{FetchContainer, Reason, Step};
+use crate::plan::{Reason, Step};
 
 /// A cluster that is asked for a restore, whose new template is there.
 fn begun() -> Scene {

@@ -9,9 +9,9 @@ use jiff::ToSpan as _;
 
 use super::scene::{Scene, id, ordinal, waiting};
 use super::{follow, plan, planned};
+use crate::build::FetchContainer;
 use crate::observed_state::{Fetch, FetchFailure, Membership};
 use crate::persisted_state::{PersistedState, Phase};
-use crate::plan::FetchContainer;
 
 /// A restore that is asked for.
 pub fn restore_request(uid: &str) -> RestoreIntent {

@@ -10,9 +10,10 @@ use super::restore::{
 use super::scene::{Scene, id, ordinal, waiting};
 use super::{follow, plan, planned};
 use crate::blocker::{Blocker, MemberProblem};
+use crate::build::FetchContainer;
 use crate::observed_state::{CallFailure, Fetch};
 use crate::persisted_state::Phase;
-use crate::plan::{FetchContainer, Step};
+use crate::plan::Step;
 
 fn later(scene: &mut Scene, minutes: i64) {
     scene.observed.now = scene.observed.now.checked_add(minutes.minutes()).expect("a time");

@@ -6,8 +6,9 @@ use proptest::prelude::*;
 use super::any_cluster::worlds;
 use super::restore::{prepared, restore_request, restored};
 use super::scene::Scene;
+use crate::build::FetchContainer;
 use crate::persisted_state::{Phase, Restore};
-use crate::plan::{FetchContainer, Step, plan};
+use crate::plan::{Step, plan};
 
 const PHASES: [Phase; 5] = [
     Phase::Stopping,

@@ -1,0 +1,133 @@
+//! Volumes that were kept: what each says of itself, and whether a person consents to their use.
+
+use std::collections::BTreeSet;
+
+use etcd_operator_api::contract::{Report, Verdict};
+use etcd_operator_api::names::{ANNOTATION_ADOPT, ANNOTATION_DISCARD};
+use etcd_operator_api::refusal;
+use etcd_operator_etcd::id::{ClusterId, MemberId};
+use etcd_operator_etcd::url::PeerUrl;
+
+use super::cluster_view::ClusterView;
+use crate::blocker::{Blocker, KeptVolumeFault};
+use crate::observed_state::{ObservedCluster, Ordinal, Pod};
+use crate::persisted_state::MemberRecord;
+
+/// What a kept volume says of itself.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct VolumeOrigin {
+    /// etcd's ID of the cluster.
+    pub cluster: String,
+    /// The incarnation of the data.
+    pub incarnation: i64,
+    /// The members of the cluster.
+    pub members: BTreeSet<Ordinal>,
+}
+
+/// What waits at a place, for whatever incarnation its pod was made.
+pub fn waiting_report<'a>(view: &ClusterView<'a>, ordinal: Ordinal) -> Option<(&'a Pod, &'a Report)> {
+    let incarnation = view.observed.members.get(&ordinal)?.pod.as_ref()?.incarnation;
+    view.report(ordinal, incarnation)
+}
+
+/// What a kept volume says of itself, or why it is not taken over.
+pub fn read_origin(
+    view: &ClusterView<'_>,
+    ordinal: Ordinal,
+    report: &Report,
+) -> Result<VolumeOrigin, KeptVolumeFault> {
+    let observed = view.observed;
+    if report.verdict != Verdict::Foreign {
+        return Err(KeptVolumeFault::NotKept(report.verdict.clone()));
+    }
+    let identity = report.identity.as_ref().ok_or(KeptVolumeFault::NoIdentity)?;
+    if identity.member != observed.name(ordinal) {
+        return Err(KeptVolumeFault::OfMember(identity.member.clone()));
+    }
+    if let Some(kind) = identity.fingerprint.difference(&report.fingerprint) {
+        return Err(KeptVolumeFault::Copy {
+            kind: kind.to_string(),
+        });
+    }
+    let cluster = report.wal_cluster_id.clone().ok_or(KeptVolumeFault::NoWal)?;
+    let listed = report.members.iter().map(|member| {
+        let urls: Result<Vec<PeerUrl>, _> = member.peer_urls.iter().map(|url| url.parse()).collect();
+        let urls = urls.map_err(|error| KeptVolumeFault::InvalidUrl(error.to_string()))?;
+        observed
+            .ordinal_at(&urls)
+            .ok_or_else(|| KeptVolumeFault::ForeignAddress(member.peer_urls.clone()))
+    });
+    let members: BTreeSet<_> = listed.collect::<Result<_, KeptVolumeFault>>()?;
+    if !members.contains(&ordinal) {
+        return Err(KeptVolumeFault::NotAMember);
+    }
+    Ok(VolumeOrigin {
+        cluster,
+        incarnation: identity.incarnation,
+        members,
+    })
+}
+
+/// Whether a member of this cluster, which works already, waits on the volume that was its own under an EtcdCluster of before,
+/// and a person wants that to be taken over: it came late, or missed its permit. Not if it has been seen with more in this
+/// life: then what lies there was put back.
+pub fn is_kept_volume(
+    view: &ClusterView<'_>,
+    cluster: ClusterId,
+    ordinal: Ordinal,
+    member: MemberId,
+) -> bool {
+    find_kept_volume(view, cluster, ordinal, member).is_some()
+}
+
+/// What waits there, and of whose life it is.
+pub fn find_kept_volume<'a>(
+    view: &ClusterView<'a>,
+    cluster: ClusterId,
+    ordinal: Ordinal,
+    member: MemberId,
+) -> Option<(&'a Pod, &'a Report, VolumeOrigin)> {
+    let observed = view.observed;
+    let (pod, report) = view.report(ordinal, observed.persisted.incarnation)?;
+    let is = |id: &Option<String>, of: &str| id.as_deref() == Some(of);
+    let is_behind_record = |before: &MemberRecord| before.is_behind_record(pod);
+    let is_its_own = view.is_adoption_requested(ordinal)
+        && is(&report.wal_cluster_id, &cluster.to_string())
+        && is(&report.wal_member_id, &member.to_string())
+        && !observed
+            .persisted
+            .members
+            .get(&ordinal)
+            .is_some_and(is_behind_record);
+    let origin = is_its_own.then(|| read_origin(view, ordinal, report).ok())??;
+    (origin.incarnation == observed.persisted.incarnation).then_some((pod, report, origin))
+}
+
+/// How long a UID is.
+const UID: usize = 36;
+
+/// A consent that names none of the volumes that are there, such as one with the name of a claim instead of its UID.
+pub fn unknown_consents(observed: &ObservedCluster) -> Vec<Blocker> {
+    let claims = observed
+        .members
+        .values()
+        .filter_map(|observed_member| observed_member.claim.as_ref());
+    let uids: BTreeSet<&str> = claims.map(|claim| claim.uid.as_str()).collect();
+    let given = [
+        (ANNOTATION_ADOPT, &observed.adopt),
+        (ANNOTATION_DISCARD, &observed.discard),
+    ];
+    let unknown = given.into_iter().flat_map(|(annotation, named)| {
+        // The volumes that were given up before are gone, and nobody takes annotations away.
+        let is_past_consent = move |uid: &str| annotation == ANNOTATION_DISCARD && uid.len() == UID;
+        let unknown = named.iter().filter(|uid| !uids.contains(uid.as_str()));
+        let unknown = unknown.filter(move |uid| !is_past_consent(uid));
+        unknown.map(move |uid| (annotation, uid))
+    });
+    unknown
+        .map(|(annotation, uid)| Blocker::UnknownVolume {
+            annotation,
+            uid: refusal::bounded(uid, 64),
+        })
+        .collect()
+}

@@ -1,0 +1,61 @@
+//! The restore that is asked for, and the one that stands: whether it may begin, is still wanted, and can be rolled back.
+
+use etcd_operator_api::contract::{RestoreIntent, RestoreTerms};
+
+use crate::observed_state::ObservedCluster;
+use crate::persisted_state::{PersistedState, Restore};
+
+/// Whether a cluster that takes its first data from a backup waits for a restore: nothing of it was permitted to start, and
+/// no person wants kept volumes to be taken over.
+pub fn awaits_restore(observed: &ObservedCluster, persisted: &PersistedState) -> bool {
+    let is_restoring = persisted.restore.as_ref().is_some_and(Restore::is_active);
+    let is_begun = persisted.has_formed() || persisted.pending.is_some() || is_restoring;
+    // Nothing is known of whoever runs all the same, but that it was started once.
+    let has_running_member = observed
+        .members
+        .values()
+        .any(|observed_member| observed_member.status().is_some());
+    observed.desired.awaits_restore && !is_begun && !has_running_member && observed.adopt.is_empty()
+}
+
+/// Whether the cluster of before a restore was none: it waited, and does so again if the restore is given up.
+pub fn returns_to_waiting(observed: &ObservedCluster, restore: &Restore) -> bool {
+    observed.desired.awaits_restore && restore.previous_incarnation == 0
+}
+
+/// The restore that is asked for and may begin.
+pub fn startable_request(observed: &ObservedCluster) -> Option<&RestoreIntent> {
+    let request = observed.restore.as_ref().ok()?.as_ref()?;
+    (!observed.is_stale).then_some(request)
+}
+
+/// What is asked for, if it is still this restore.
+pub fn matching_request<'a>(observed: &'a ObservedCluster, restore: &Restore) -> Option<&'a RestoreIntent> {
+    let request = observed.restore.as_ref().ok()?.as_ref()?;
+    let is_same = request.uid == restore.uid && request.object.sha256 == restore.object_sha256;
+    is_same.then_some(request)
+}
+
+/// Whether it is given up, while the old cluster can still come back. Who asked decides that, not the annotation: whoever takes it
+/// away may be behind, and somebody may have replaced the object without it, or with that of a restore of long ago.
+pub fn is_withdrawn(observed: &ObservedCluster, restore: &Restore) -> bool {
+    let asks_nothing = observed.restore == Ok(None) || observed.is_stale;
+    let asks_for_another = matching_request(observed, restore).is_none() && !asks_nothing;
+    !restore.committed && (!observed.is_requester_present || asks_for_another)
+}
+
+/// What permits of a restore say of it. An older operator has noted nothing of how long the data of before are kept.
+pub fn restore_terms(observed: &ObservedCluster, restore: &Restore) -> RestoreTerms {
+    let asked = matching_request(observed, restore).map_or(0, |request| request.keep_previous_seconds);
+    RestoreTerms {
+        uid: restore.uid.clone(),
+        object_sha256: restore.object_sha256.clone(),
+        revision_bump: restore.revision_bump,
+        keep_seconds: restore.keep_seconds.max(asked),
+    }
+}
+
+/// Whether the old data would go with the pods, and the old cluster can still come back.
+pub fn is_uncommitted_ephemeral(observed: &ObservedCluster, restore: &Restore) -> bool {
+    observed.desired.storage.is_ephemeral() && restore.previous_incarnation > 0 && !restore.committed
+}

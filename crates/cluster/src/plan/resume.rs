@@ -1,0 +1,108 @@
+//! Members of a cluster that has formed and that wait on volumes of their own: on one that is attached elsewhere now, or on one
+//! that was kept and came late. They go on as who they are.
+
+use std::collections::BTreeMap;
+
+use etcd_operator_api::contract::{Mode, Verdict};
+use etcd_operator_etcd::id::{ClusterId, MemberId};
+
+use super::cluster_view::ClusterView;
+use super::decision::{FlowDecision, Reason};
+use super::evidence::is_copied_without_consent;
+use super::grants::{self, PermitTerms};
+use super::kept_volume::find_kept_volume;
+use super::step::Step;
+use crate::observed_state::Ordinal;
+use crate::pending_operation::{Grant, Operation};
+
+/// Lets a member start whose own volume is attached elsewhere now.
+pub fn resume_on_moved_volume(
+    view: &ClusterView<'_>,
+    ordinal: Ordinal,
+    grant_given: Option<&Grant>,
+) -> Option<FlowDecision> {
+    let observed = view.observed;
+    let (pod, report) = view.report(ordinal, observed.persisted.incarnation)?;
+    if report.verdict != Verdict::Moved || is_copied_without_consent(view, ordinal, report) {
+        return None;
+    }
+    let before = observed.persisted.members.get(&ordinal)?;
+    let grant = grants::make_grant(pod, report);
+    let text = format!(
+        "{} starts on its own volume, which is attached elsewhere now.",
+        observed.name(ordinal)
+    );
+    let terms = PermitTerms {
+        mode: Mode::Resume,
+        incarnation: observed.persisted.incarnation,
+        cluster: observed.persisted.cluster,
+        member: Some(before.id),
+        initial_cluster: String::new(),
+        restore: None,
+    };
+    let permit = grants::make_permit(observed, ordinal, pod, &grant, terms);
+    // The claim is looked at again each time: it could have been exchanged since.
+    let claim = observed.member(ordinal).claim.as_ref()?;
+    if !before.is_same_volume(claim) || view.has_reverted_volume(ordinal) {
+        return None;
+    }
+    let decision =
+        FlowDecision::with_operation(Operation::Resume { ordinal, grant }, Reason::Recovering, text);
+    let is_new = grant_given.is_none() || permit.is_some();
+    Some(match permit.filter(|_| is_new) {
+        Some(permit) => decision.with_step(Step::Permit(vec![permit])),
+        None => decision,
+    })
+}
+
+/// The same of whichever voter that is remembered, where no voter tells who the members are: the quorum may hang on it, and not
+/// on one that has its permit and does not use it.
+pub fn resume_any_on_moved_volume(view: &ClusterView<'_>) -> Option<FlowDecision> {
+    let voters = view.observed.persisted.members.keys();
+    let mut moved = voters
+        .copied()
+        .filter_map(|ordinal| resume_on_moved_volume(view, ordinal, None));
+    let first = moved.next()?;
+    let is_given = first.step.is_some();
+    let other = moved.find(|other| !is_given && other.step.is_some());
+    Some(other.unwrap_or(first))
+}
+
+/// Lets a member start on the volume that was its own under an EtcdCluster of before, and that a person wants to be taken over.
+pub fn start_late_member(
+    view: &ClusterView<'_>,
+    cluster: ClusterId,
+    ordinal: Ordinal,
+    member: MemberId,
+) -> Option<FlowDecision> {
+    let observed = view.observed;
+    let (pod, report, origin) = find_kept_volume(view, cluster, ordinal, member)?;
+    let grant = grants::make_grant(pod, report);
+    let terms = PermitTerms {
+        mode: Mode::Adopt,
+        incarnation: origin.incarnation,
+        cluster: Some(cluster),
+        member: Some(member),
+        initial_cluster: grants::initial_cluster(observed, origin.members.iter().copied()),
+        restore: None,
+    };
+    let permit = grants::make_permit(observed, ordinal, pod, &grant, terms);
+    let text = format!("{} starts on its kept volume.", observed.name(ordinal));
+    let targets = BTreeMap::from([(ordinal, grant)]);
+    let decision = FlowDecision::with_operation(Operation::Adopt(targets), Reason::Recovering, text);
+    Some(match permit {
+        Some(permit) => decision.with_step(Step::Permit(vec![permit])),
+        None => decision,
+    })
+}
+
+/// The same where nobody can tell who the members are: those that are remembered.
+pub fn start_any_late_member(view: &ClusterView<'_>) -> Option<FlowDecision> {
+    let persisted = &view.observed.persisted;
+    let cluster = persisted.cluster?;
+    let mut late = persisted
+        .members
+        .iter()
+        .filter_map(|(ordinal, member)| start_late_member(view, cluster, *ordinal, member.id));
+    late.find(|decision| decision.step.is_some())
+}

@@ -1,0 +1,119 @@
+//! What is remembered of a rollout: which change it is, which member restarts, and when something last got on.
+
+use super::health::voter_problem;
+use super::outdated::is_outdated;
+use super::version_path::version_path;
+use super::{gate, minor, state};
+use crate::persisted_state::{PersistedState, RestartedMember, Rollout};
+use crate::plan::cluster_view::ClusterView;
+use crate::plan::step::Step;
+
+/// What is remembered of the rollout from now on, before any flow: which change it is, and whether the member that was
+/// restarted last is done.
+pub fn refresh(view: &ClusterView<'_>, persisted: &mut PersistedState) {
+    let observed = view.observed;
+    let wanted = &observed.wanted.spec_hash;
+    let begin = || Rollout {
+        restarted_at: observed.wanted.restarted_at.clone(),
+        ..Rollout::begin(wanted, &observed.wanted.target().to_string(), observed.now)
+    };
+    let is_edited = observed.generation != observed.persisted.generation;
+    let Some(rollout) = &mut persisted.rollout else {
+        let is_complete = !state::is_incomplete(observed);
+        let is_new = observed.set.is_none() || !persisted.has_formed();
+        // Nobody acts on the spec of a paused cluster.
+        let is_asked_for = (is_edited || observed.wanted.is_restart_requested) && !observed.desired.paused;
+        if is_new || is_complete || is_asked_for {
+            persisted.rollout = Some(begin());
+        }
+        return;
+    };
+    // What a paused cluster asks for is looked at when it is not paused any more.
+    if rollout.spec_hash != *wanted && !observed.desired.paused {
+        let current = rollout.current.take();
+        let reversible = rollout.reversible.filter(|_| minor::is_mixed(view));
+        let path = rollout.path.take();
+        *rollout = Rollout {
+            current,
+            reversible,
+            path,
+            ..begin()
+        };
+    }
+    if rollout
+        .current
+        .as_ref()
+        .is_some_and(|current| is_leaving(view, current))
+    {
+        rollout.set_left(observed.now);
+    }
+    if rollout
+        .current
+        .as_ref()
+        .is_some_and(|current| is_done(view, current))
+    {
+        rollout.set_current(None, observed.now);
+    }
+    let restarting = rollout.current.as_ref().map(|current| current.ordinal);
+    rollout.reversible = minor::is_reversible(view, restarting, rollout.reversible);
+    rollout.path = version_path(view, rollout.path.as_ref(), restarting.is_some());
+}
+
+/// What is remembered once this step is to be taken.
+pub fn record_step(view: &ClusterView<'_>, persisted: &mut PersistedState, step: Option<&Step>) {
+    let is_template_moving = gate::may_update_template(view, persisted);
+    if let Some(rollout) = persisted.rollout.as_mut().filter(|_| is_template_moving) {
+        rollout.set_progressed(view.observed.now);
+    }
+    let (Some(step), Some(rollout)) = (step, &mut persisted.rollout) else {
+        return;
+    };
+    if let Step::RestartPod { pod, .. } = step {
+        let current = RestartedMember {
+            ordinal: pod.ordinal,
+            pod: pod.uid.clone(),
+            left_at: None,
+        };
+        rollout.set_current(Some(current), view.observed.now);
+    }
+    if let Step::EnableDowngrade { .. } = step {
+        rollout.set_progressed(view.observed.now);
+    }
+    if let Step::RequestBackup(request) = step {
+        rollout.backup_requested_at = Some(request.requested_at);
+    }
+    let leaves_lower_minor = match step {
+        Step::RestartPod { pod, .. } | Step::DeleteStoppedPod { pod, .. } => {
+            minor::leaves_lower_minor(view, pod.ordinal)
+        }
+        Step::Remove { ordinal, .. } => {
+            // With consent to a downgrade there is a way back.
+            !view.observed.desired.updates.allow_downgrade
+                && ordinal.is_some_and(|ordinal| minor::is_last_of_lower_minor(view, ordinal))
+        }
+        _ => false,
+    };
+    if leaves_lower_minor {
+        rollout.reversible = Some(false);
+    }
+}
+
+/// Whether the pod of a member that is to be restarted goes, or is gone and no other one has come.
+fn is_leaving(view: &ClusterView<'_>, current: &RestartedMember) -> bool {
+    let pod = view.observed.member(current.ordinal).pod.as_ref();
+    pod.is_none_or(|pod| pod.uid == current.pod && pod.deleting.is_some())
+}
+
+/// Whether a restarted member serves again, or is none any more.
+fn is_done(view: &ClusterView<'_>, current: &RestartedMember) -> bool {
+    let Some(known) = view.known() else {
+        return false;
+    };
+    let Some(member) = view.observed.etcd_member_in(known, current.ordinal) else {
+        return true;
+    };
+    let pod = view.observed.member(current.ordinal).pod.as_ref();
+    // Where the change was set back before its pod went, it need not go any more.
+    let has_restarted = pod.is_some_and(|pod| pod.uid != current.pod || !is_outdated(view, current.ordinal));
+    has_restarted && voter_problem(view, known, member).is_none()
+}

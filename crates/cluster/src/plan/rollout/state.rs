@@ -1,0 +1,140 @@
+//! How far the current spec has come to the members, and whether they are restarted for it.
+
+use etcd_operator_api::cluster::UpdateStrategy;
+
+use super::backup_first::BackupFirst;
+use super::outdated::outdated_pods;
+use super::pending_cause::PendingCause;
+use super::{downgrade, gate, minor, stalled, surge};
+use crate::blocker::{Blocker, MemberProblem};
+use crate::observed_state::{ObservedCluster, PodAdmission};
+use crate::pending_operation::{Cause, Operation};
+use crate::persisted_state::{PersistedState, Restore};
+use crate::plan::cluster_view::ClusterView;
+use crate::plan::step::BackupRequest;
+
+/// How far the current spec has come to the members.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum RolloutState {
+    /// Every member runs it.
+    #[default]
+    Complete,
+    /// It was pending when an operator took over that rolls changes out, so nobody knows whether it is still wanted.
+    Held,
+    /// `updates.strategy` is Paused.
+    Paused,
+    /// The user has to act before the pod template can change.
+    Blocked(Blocker),
+    /// The pod template changes once this has passed.
+    Pending(PendingCause),
+    /// `updates.strategy` is OnDelete: members take it when their pods are deleted.
+    OnDelete,
+    /// Members are restarted one after the other.
+    RollingOut,
+    /// A restarted member makes no progress.
+    Stalled {
+        /// Its name.
+        member: String,
+        /// What keeps it.
+        problem: MemberProblem,
+    },
+}
+
+/// How far the current spec has come. `persisted` is what is stored with this plan.
+pub fn state(view: &ClusterView<'_>, persisted: &PersistedState) -> RolloutState {
+    let observed = view.observed;
+    let is_changed = gate::is_template_changed(view) || !observed.wanted.later_versions.is_empty();
+    if observed.set.is_none() || !persisted.has_formed() {
+        return RolloutState::Complete;
+    }
+    let is_current_restarting = persisted
+        .rollout
+        .as_ref()
+        .is_some_and(|rollout| rollout.current.is_some() && observed.desired.size.get() > 0);
+    let has_outdated = outdated_pods(view).next().is_some() || is_replacing_outdated(persisted);
+    if !is_changed && !has_outdated && !is_current_restarting {
+        return RolloutState::Complete;
+    }
+    let Some(rollout) = &persisted.rollout else {
+        return RolloutState::Held;
+    };
+    if observed.desired.paused || observed.desired.updates.strategy == UpdateStrategy::Paused {
+        return RolloutState::Paused;
+    }
+    if let Some(blocker) = gate::user_blocker(view).or_else(|| gate::lying_image(view)) {
+        return RolloutState::Blocked(blocker);
+    }
+    if observed.desired.size.get() == 0 {
+        return RolloutState::Pending(PendingCause::Hibernated);
+    }
+    match &observed.pod_admission {
+        PodAdmission::Refused { message } => {
+            return RolloutState::Blocked(Blocker::PodRefused {
+                message: message.clone(),
+            });
+        }
+        PodAdmission::Unknown { message } => {
+            return RolloutState::Pending(PendingCause::DryRun {
+                message: message.clone(),
+            });
+        }
+        PodAdmission::NotAsked | PodAdmission::Admitted | PodAdmission::NotSupported { .. } => {}
+    }
+    if let Some((member, problem)) = stalled::stalled_member(view, rollout) {
+        return RolloutState::Stalled { member, problem };
+    }
+    let is_open = gate::may_update_template(view, persisted);
+    match gate::pending_backup(view, persisted) {
+        BackupFirst::NotNeeded | BackupFirst::Verified => {}
+        BackupFirst::ToRequest(BackupRequest { backup: name, .. }) | BackupFirst::Running { name } => {
+            return RolloutState::Pending(PendingCause::Backup { name });
+        }
+        BackupFirst::Blocked(blocker) => return RolloutState::Blocked(blocker),
+    }
+    let is_held = !gate::is_template_changed(view) && !has_outdated && !is_current_restarting;
+    if is_changed && !is_open && (gate::is_template_changed(view) || is_held) {
+        return RolloutState::Pending(if !observed.wanted.has_slot {
+            PendingCause::OtherClusters
+        } else if minor::is_next_minor(view) {
+            minor::wait_before_next_minor(view, persisted).unwrap_or(PendingCause::Members)
+        } else if downgrade::is_previous_minor(view) {
+            downgrade::wait_before_template(view, persisted).unwrap_or(PendingCause::Members)
+        } else {
+            PendingCause::Members
+        });
+    }
+    match observed.desired.updates.strategy {
+        UpdateStrategy::OnDelete if !is_open => RolloutState::OnDelete,
+        _ if !observed.wanted.has_slot => RolloutState::Pending(PendingCause::OtherClusters),
+        _ => RolloutState::RollingOut,
+    }
+}
+
+/// Whether a member that kept its data in its pod is being replaced.
+fn is_replacing_outdated(persisted: &PersistedState) -> bool {
+    let pending = persisted.pending.as_ref().map(|pending| &pending.operation);
+    matches!(pending, Some(Operation::Replace(replace)) if replace.cause == Cause::Outdated)
+}
+
+/// Whether the spec has not come to every member.
+pub fn is_incomplete(observed: &ObservedCluster) -> bool {
+    let view = ClusterView::new(observed);
+    gate::is_template_changed(&view)
+        || !observed.wanted.later_versions.is_empty()
+        || outdated_pods(&view).next().is_some()
+}
+
+/// Whether this operator restarts members of the cluster at all. During a restore their pods are the restore's.
+pub fn may_restart_members(view: &ClusterView<'_>, persisted: &PersistedState) -> bool {
+    let is_restoring = persisted.restore.as_ref().is_some_and(Restore::is_active);
+    let strategy = view.observed.desired.updates.strategy;
+    persisted.rollout.is_some() && !is_restoring && strategy == UpdateStrategy::Automatic
+}
+
+/// Whether members are restarted one by one now, and nobody joins or leaves meanwhile.
+pub fn restarts_members(view: &ClusterView<'_>, persisted: &PersistedState) -> bool {
+    may_restart_members(view, persisted)
+        && !surge::replaces_members(view)
+        && persisted.pending.is_none()
+        && outdated_pods(view).next().is_some()
+}
