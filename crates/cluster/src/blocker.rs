@@ -22,7 +22,7 @@ pub use field_hint::FieldHint;
 pub use member_problem::{KeptVolumeFault, MemberProblem, VolumeConsent, describe_verdict};
 pub use reason::{BlockerReason, EndsBy};
 
-use member_problem::MAX_ERROR_CHARS;
+use backup_problem::MAX_ERROR_CHARS;
 
 /// At most this much of a refused pod is shown: one that violates a Pod Security Standard is told in many words.
 const MAX_REFUSAL_CHARS: usize = 700;

@@ -7,15 +7,16 @@ mod container_log;
 mod external_text;
 pub mod kube_objects;
 mod member;
+mod membership;
 mod ordinal;
 mod permit_delivery;
 mod pod_admission;
+mod start_delay;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use etcd_operator_api::contract::RestoreIntent;
-use etcd_operator_etcd::error::OwnCertificateError;
-use etcd_operator_etcd::id::{ClusterId, MemberId, Revision};
+use etcd_operator_etcd::id::{ClusterId, MemberId};
 use etcd_operator_etcd::membership::{Known, Member};
 use etcd_operator_etcd::status::Alarm;
 use etcd_operator_etcd::url::PeerUrl;
@@ -24,13 +25,13 @@ use jiff::Timestamp;
 
 pub use backup::{ObservedBackup, RunningBackup};
 pub use call_failure::{CallClass, CallFailure};
-pub use external_text::{
-    Obstacle, StartDelay, Unschedulable, WaitingCause, WaitingContainer, container_end, ended_container,
-};
+pub use external_text::{container_end, ended_container};
 pub use member::{Claim, Container, End, EndCause, Fetch, FetchFailure, ObservedMember, Pod, QueryResult};
+pub use membership::{Digest, Membership, MembershipFailure, ServerCertificateFault};
 pub use ordinal::Ordinal;
 pub use permit_delivery::PermitDelivery;
 pub use pod_admission::PodAdmission;
+pub use start_delay::{Obstacle, StartDelay, Unschedulable, WaitingCause, WaitingContainer};
 
 use crate::blocker::Blocker;
 use crate::desired::Desired;
@@ -151,54 +152,6 @@ pub struct ObservedStatefulSet {
     pub secure_clients: bool,
     /// Whether pods that are made from it are believed to be ready at first sight, as before a cluster forms.
     pub has_single_success_probe: bool,
-}
-
-/// Why members do not accept the certificate of one of them as that of a client: none can join the others then.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServerCertificateFault {
-    /// The Secret that members serve clients with.
-    pub secret: String,
-    /// What is wrong with the certificate in it.
-    pub error: OwnCertificateError,
-}
-
-/// A hash of all keys that a member has at a revision; comparable only where both have dropped the same history.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Digest {
-    /// The hash.
-    pub hash: u32,
-    /// The revision up to which history is gone.
-    pub compacted: Revision,
-}
-
-/// Who the members are.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Membership {
-    /// As a voter read it.
-    Known(Known),
-    /// No voter returned it, so membership must not change. The failures of those that were asked.
-    Unknown(Vec<MembershipFailure>),
-}
-
-/// Why a voter did not return the membership.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum MembershipFailure {
-    /// The operator cannot build a connection: a certificate is missing or invalid.
-    NoTransport(String),
-    /// The call failed.
-    Call(CallFailure),
-    /// The member has no leader: a majority of the voters is away, or an election is under way.
-    NoLeader {
-        /// Where.
-        url: String,
-    },
-    /// A member of another etcd cluster answered.
-    OtherCluster {
-        /// Where.
-        url: String,
-        /// Whose member it is.
-        cluster: ClusterId,
-    },
 }
 
 impl WantedTemplate {

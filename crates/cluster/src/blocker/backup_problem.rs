@@ -4,7 +4,8 @@ use std::fmt;
 
 use etcd_operator_api::refusal::bounded;
 
-use super::member_problem::MAX_ERROR_CHARS;
+/// At most this much of an error is shown: in a status the hint after it must have room.
+pub const MAX_ERROR_CHARS: usize = 150;
 
 /// Why a requested backup is not verified.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -14,9 +14,6 @@ use crate::observed_state::{CallFailure, End, StartDelay, Unschedulable};
 /// At most this much text of Kubernetes is shown: in a status the hint after it must have room.
 const MAX_CHARS: usize = 300;
 
-/// At most this much of an error is shown: in a status the hint after it must have room.
-pub const MAX_ERROR_CHARS: usize = 150;
-
 /// What was found on a volume, in words.
 pub fn describe_verdict(detail: &str, verdict: &Verdict) -> String {
     if detail.is_empty() {
