@@ -8,9 +8,9 @@ use etcd_operator_api::{EtcdCluster, cluster::DefaultRepository, crd};
 use etcd_operator_cluster::{
     build::{
         BuildInputs, FetchContainer, Objects, RestartRequests, StateAnnotations, StoredTemplates, build,
-        claim,
+        claim, desired,
     },
-    desired::{Desired, desired},
+    desired::Desired,
 };
 use etcd_operator_e2e::control_plane::{self, ControlPlane};
 use etcd_operator_runtime::drift;
@@ -255,7 +255,7 @@ async fn a_cluster_that_forms_grows_and_waits_with_a_change_is_applied_over_what
         let mut cluster = json!({"metadata": {"name": "orders"}});
         cluster["spec"] = later["spec"].clone();
         let cluster: EtcdCluster = serde_json::from_value(cluster)?;
-        etcd_operator_cluster::desired::desired(&cluster).map_err(|refused| anyhow!("{refused:?}"))?
+        etcd_operator_cluster::build::desired(&cluster).map_err(|refused| anyhow!("{refused:?}"))?
     };
     inputs.accepts_clients = true;
     inputs.replicas = 5;

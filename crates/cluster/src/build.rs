@@ -4,6 +4,7 @@
 //! Nothing is decided here that depends on how members fare: that comes in as a [`BuildInputs`].
 
 mod address;
+mod choose_template;
 mod claim;
 mod container;
 mod disruption;
@@ -26,20 +27,21 @@ mod validate_template;
 mod volumes;
 
 pub use address::Addresses;
+pub use choose_template::PendingChange;
 pub use claim::claim;
-pub(crate) use container::{CLUSTER_UID, INCARNATION, VARIABLES};
-pub use container::{ETCD, INSTALL};
 pub use disruption::budget_voters;
 pub use fetch::{FETCH, FETCH_CLAIM};
 pub use image::{ImageError, NoOperatorImage, OperatorImage};
 pub use inputs::{BuildInputs, FetchContainer};
-pub use labels::{claim_name, member_labels, member_name, ordinal};
+pub(crate) use labels::{CLUSTER_UID, INCARNATION};
+pub use labels::{ETCD, INSTALL, claim_name, member_labels, member_name, ordinal};
 pub use pod_of_set::pod_of_set;
 pub use probes::has_single_success_probe;
 pub use spec_hash::{ANNOTATION_SPEC_HASH, RestartRequests, spec_hash};
 pub use state_annotations::StateAnnotations;
-pub use stored::{PendingChange, StoredTemplates};
+pub use stored::StoredTemplates;
 pub(crate) use validate_template::validate_template;
+pub use validate_template::{desired, to_observe_only};
 
 use etcd_operator_api::refusal::Refusal;
 use etcd_operator_runtime::apply::Wish;
@@ -96,7 +98,7 @@ pub fn build(desired: &Desired, inputs: &BuildInputs) -> Result<Objects, Vec<Ref
         (Err(refused), _) => return Err(refused),
     };
     let live_metadata = template::live_metadata(&wanted, &inputs.namespace);
-    let (mut template, pending) = stored::choose_template(wanted, inputs);
+    let (mut template, pending) = choose_template::choose_template(wanted, inputs);
     fetch::apply(&mut template, inputs);
     probes::set_success_threshold(&mut template, inputs.state_annotations.cluster_id.is_some());
     Ok(Objects {

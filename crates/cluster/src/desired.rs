@@ -11,6 +11,7 @@ mod tests;
 
 pub use options::{Compaction, DEFAULT_QUOTA, Options};
 pub use pod::Pod;
+pub(crate) use pod::VARIABLES;
 pub use service::Service;
 pub use storage::Storage;
 
@@ -29,11 +30,9 @@ use etcd_operator_api::{
 };
 use etcd_operator_etcd::{
     policy::{self, DEFAULT_MINOR, Verdict},
-    version::{Minor, Version},
+    version::Version,
 };
 use serde_json::json;
-
-use crate::build;
 
 /// Fields whose feature does not exist yet. Building one takes its line away.
 const UNBUILT: &[Unbuilt] = &[
@@ -194,8 +193,8 @@ pub fn unimplemented_fields() -> &'static [Unbuilt] {
     UNBUILT
 }
 
-/// Parses an `EtcdCluster`, or says everything that is wrong with it.
-pub fn desired(cluster: &EtcdCluster) -> Result<Desired, Vec<Refusal>> {
+/// Parses an `EtcdCluster`, or says everything that is wrong with it. Whether its pods can be built is tried by `build::desired`.
+pub fn parse(cluster: &EtcdCluster) -> Result<Desired, Vec<Refusal>> {
     let spec = &cluster.spec;
     let mut refused = unbuilt(&json!({ "spec": spec }), UNBUILT);
     let mut notes = Vec::new();
@@ -228,54 +227,35 @@ pub fn desired(cluster: &EtcdCluster) -> Result<Desired, Vec<Refusal>> {
             Some(service),
             Some(options),
             Some(tls),
-        ) if refused.is_empty() => {
-            let desired = Desired {
-                name,
-                size,
-                image,
-                pull_policy: spec.image_pull_policy,
-                pull_secrets: spec
-                    .image_pull_secrets
-                    .iter()
-                    .flatten()
-                    .map(|s| s.name.clone())
-                    .collect(),
-                paused: spec.paused,
-                pod,
-                storage,
-                service,
-                options,
-                tls,
-                updates: updates(spec),
-                replace_after: replace_after(spec),
-                awaits_restore: spec.bootstrap.as_ref().is_some_and(|boot| boot.await_restore),
-                without_effect: notes,
-            };
-            let recorded = recorded_version(cluster);
-            let target = desired.version(recorded.as_ref());
-            // Where a cluster runs another minor version, what one of the two lacks keeps it from a rollout, and from nothing else.
-            let has_formed = cluster
-                .status
-                .as_ref()
-                .is_some_and(|status| status.cluster_id.is_some());
-            let running = recorded.filter(|running| has_formed && Minor::of(running) != Minor::of(&target));
-            let mut refused = build::validate_template(&desired, &target);
-            if running.is_some_and(|running| build::validate_template(&desired, &running).is_empty()) {
-                refused.clear();
-            }
-            if refused.is_empty() {
-                Ok(desired)
-            } else {
-                Err(refused)
-            }
-        }
+        ) if refused.is_empty() => Ok(Desired {
+            name,
+            size,
+            image,
+            pull_policy: spec.image_pull_policy,
+            pull_secrets: spec
+                .image_pull_secrets
+                .iter()
+                .flatten()
+                .map(|s| s.name.clone())
+                .collect(),
+            paused: spec.paused,
+            pod,
+            storage,
+            service,
+            options,
+            tls,
+            updates: updates(spec),
+            replace_after: replace_after(spec),
+            awaits_restore: spec.bootstrap.as_ref().is_some_and(|boot| boot.await_restore),
+            without_effect: notes,
+        }),
         _ => Err(refused),
     }
 }
 
 /// As much of a cluster whose spec is refused as it takes to look at its members, of which nothing is to be done; none where
-/// it has not formed, or where the refusal keeps them from being reached.
-pub fn to_observe_only(cluster: &EtcdCluster) -> Option<Desired> {
+/// it has not formed.
+pub fn without_refused_fields(cluster: &EtcdCluster) -> Option<EtcdCluster> {
     let status = cluster.status.as_ref()?;
     status.cluster_id.as_ref()?;
     let spec = &cluster.spec;
@@ -298,11 +278,11 @@ pub fn to_observe_only(cluster: &EtcdCluster) -> Option<Desired> {
         },
         ..cluster.clone()
     };
-    (size > 0).then(|| desired(&plain).ok())?
+    (size > 0).then_some(plain)
 }
 
 /// The version that was chosen for a cluster whose user names none.
-fn recorded_version(cluster: &EtcdCluster) -> Option<Version> {
+pub fn recorded_version(cluster: &EtcdCluster) -> Option<Version> {
     cluster.status.as_ref()?.current_version.parse().ok()
 }
 

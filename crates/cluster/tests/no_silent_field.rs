@@ -2,7 +2,7 @@
 //! name, or by the name of what it belongs to.
 
 use etcd_operator_api::{EtcdCluster, crd, refusal::Reason};
-use etcd_operator_cluster::desired::desired;
+use etcd_operator_cluster::build::desired;
 use etcd_operator_testkit::samples::{Heard, Wishes};
 use serde_json::{Value, json};
 

@@ -6,30 +6,11 @@ use k8s_openapi::api::core::v1::{Container, ContainerPort, EnvVar, EnvVarSource,
 
 use super::{
     BuildInputs, image,
-    labels::DATA,
+    labels::{CLUSTER_UID, DATA, ETCD, INCARNATION, INSTALL},
     probes, security,
-    volumes::{self, PERMIT, PROGRAM, SERVER_TLS, TOOLS, VOLUME},
+    volumes::{self, PERMIT, PROGRAM, TOOLS, VOLUME},
 };
-use crate::desired::{Desired, Storage};
-
-/// The container that runs etcd.
-pub const ETCD: &str = "etcd";
-/// The container that brings the operator's program into the pod.
-pub const INSTALL: &str = "install";
-
-/// What the program is told which incarnation to expect by.
-pub(crate) const INCARNATION: &str = "--incarnation=";
-
-/// The word of a member's command that says whose it is.
-pub(crate) const CLUSTER_UID: &str = "--cluster-uid=";
-
-/// The variables of the operator, and what the kubelet fills them with.
-pub(crate) const VARIABLES: [(&str, &str); 4] = [
-    ("POD_NAME", "metadata.name"),
-    ("POD_NAMESPACE", "metadata.namespace"),
-    ("POD_UID", "metadata.uid"),
-    ("POD_IP", "status.podIP"),
-];
+use crate::desired::{Desired, Storage, VARIABLES};
 
 /// Which interface of etcd its tool speaks.
 const ETCDCTL_API: &str = "ETCDCTL_API";
@@ -44,7 +25,7 @@ pub(super) fn etcd(desired: &Desired, inputs: &BuildInputs, flags: Vec<String>) 
         format!("--volume={VOLUME}"),
         format!("--permit={PERMIT}"),
     ];
-    command.extend(certificates(desired));
+    command.extend(volumes::certificates(desired));
     command.extend(["--", "/usr/local/bin/etcd"].map(str::to_owned));
     command.extend(flags);
     let mut env: Vec<EnvVar> = VARIABLES
@@ -85,21 +66,6 @@ pub(super) fn etcd(desired: &Desired, inputs: &BuildInputs, flags: Vec<String>) 
         // The last lines of a member that died tell a damaged disk from a bad flag.
         termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
         ..Container::default()
-    }
-}
-
-/// What the program shows when it asks a member on the port for clients: the member's own certificate, for that of
-/// the operator must not be in the pod.
-pub(super) fn certificates(desired: &Desired) -> Vec<String> {
-    let files = [
-        ("ca", "server-ca.crt"),
-        ("cert", "server.crt"),
-        ("key", "server.key"),
-    ];
-    let flag = |(name, file)| format!("--client-{name}={SERVER_TLS}/{file}");
-    match desired.tls.client {
-        Some(_) => files.map(flag).to_vec(),
-        None => Vec::new(),
     }
 }
 

@@ -6,8 +6,8 @@ use k8s_openapi::{
 };
 
 use super::{
-    BuildInputs,
-    labels::{owned_metadata, selector},
+    inputs::{BuildInputs, owned_metadata},
+    labels::selector,
 };
 use crate::desired::Desired;
 

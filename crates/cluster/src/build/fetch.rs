@@ -11,8 +11,8 @@ use k8s_openapi::api::core::v1::{
 
 use super::{
     BuildInputs, FetchContainer,
-    container::{INSTALL, variable},
-    labels::DATA,
+    container::variable,
+    labels::{DATA, INSTALL},
     security,
     volumes::{SECRET_MODE, VOLUME, mount},
 };

@@ -4,9 +4,12 @@ use std::sync::Arc;
 
 use etcd_operator_api::cluster::DefaultRepository;
 use etcd_operator_api::contract::RestoreIntent;
+use etcd_operator_api::names::ClusterName;
 use etcd_operator_etcd::version::Version;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::image::OperatorImage;
+use super::labels::{cluster_labels, owner};
 use super::spec_hash::RestartRequests;
 use super::state_annotations::StateAnnotations;
 use super::stored::StoredTemplates;
@@ -57,4 +60,15 @@ pub enum FetchContainer {
     Unchanged,
     /// The object of a restore.
     Required(Box<RestoreIntent>),
+}
+
+/// Metadata of an object that goes with the cluster.
+pub(super) fn owned_metadata(cluster: &ClusterName, inputs: &BuildInputs, name: String) -> ObjectMeta {
+    ObjectMeta {
+        name: Some(name),
+        namespace: Some(inputs.namespace.clone()),
+        labels: Some(cluster_labels(cluster)),
+        owner_references: Some(vec![owner(cluster, &inputs.cluster_uid, true)]),
+        ..ObjectMeta::default()
+    }
 }

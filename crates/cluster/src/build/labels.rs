@@ -1,4 +1,4 @@
-//! Names and labels of a cluster's objects, and who owns them.
+//! Names and labels of a cluster's objects, of the containers in its pods and of flags in their commands, and who owns them.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +6,21 @@ use etcd_operator_api::{
     GROUP, VERSION,
     names::{APP_VALUE, ClusterName, LABEL_APP, LABEL_CLUSTER, LABEL_MANAGED_BY, LABEL_NODE, MANAGED_BY},
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference};
-
-use super::BuildInputs;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference};
 
 /// The name of the claims in the StatefulSet; with a pod's name behind it that of a claim.
 pub(super) const DATA: &str = "data";
+
+/// The container that runs etcd.
+pub const ETCD: &str = "etcd";
+/// The container that brings the operator's program into the pod.
+pub const INSTALL: &str = "install";
+
+/// What the program is told which incarnation to expect by.
+pub(crate) const INCARNATION: &str = "--incarnation=";
+
+/// The word of a member's command that says whose it is.
+pub(crate) const CLUSTER_UID: &str = "--cluster-uid=";
 
 pub(super) type Map = BTreeMap<String, String>;
 
@@ -68,17 +77,6 @@ pub(super) fn string_map<const N: usize>(pairs: [(&str, &str); N]) -> Map {
         .into_iter()
         .map(|(key, value)| (key.to_owned(), value.to_owned()))
         .collect()
-}
-
-/// Metadata of an object that goes with the cluster.
-pub(super) fn owned_metadata(cluster: &ClusterName, inputs: &BuildInputs, name: String) -> ObjectMeta {
-    ObjectMeta {
-        name: Some(name),
-        namespace: Some(inputs.namespace.clone()),
-        labels: Some(cluster_labels(cluster)),
-        owner_references: Some(vec![owner(cluster, &inputs.cluster_uid, true)]),
-        ..ObjectMeta::default()
-    }
 }
 
 /// The cluster as an owner. Its deletion never waits for what it owns: to say so would take a right of its own.

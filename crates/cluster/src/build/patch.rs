@@ -11,8 +11,7 @@ use k8s_openapi::api::core::v1::PodTemplateSpec;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// The field of the spec.
-const FIELD: &str = "spec.pod.patch";
+use merge::FIELD;
 
 /// The template with the patch applied.
 pub(super) fn apply_patch(

@@ -17,8 +17,8 @@ use k8s_openapi::{
 };
 
 use super::{
-    container::{self, ETCD},
-    volumes::PROGRAM,
+    labels::ETCD,
+    volumes::{self, PROGRAM},
 };
 use crate::desired::Desired;
 
@@ -130,7 +130,7 @@ fn ready_command(desired: &Desired) -> Vec<String> {
         return command;
     }
     command.push(format!("--endpoint=https://127.0.0.1:{CLIENT_PORT}"));
-    command.extend(container::certificates(desired));
+    command.extend(volumes::certificates(desired));
     command.push("--client-server-name=localhost".to_owned());
     command
 }
@@ -157,7 +157,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::desired::desired;
+    use crate::build::desired;
 
     #[test]
     fn a_member_that_can_be_a_learner_is_believed_to_be_none_when_it_says_so_twice_or_after_it_read() {

@@ -10,8 +10,8 @@ use k8s_openapi::{
 };
 
 use super::{
-    BuildInputs,
-    labels::{owned_metadata, selector_labels},
+    inputs::{BuildInputs, owned_metadata},
+    labels::selector_labels,
 };
 use crate::desired::Desired;
 

@@ -9,8 +9,9 @@ use k8s_openapi::api::{
 };
 
 use super::{
-    BuildInputs, claim,
-    labels::{owned_metadata, selector},
+    claim,
+    inputs::{BuildInputs, owned_metadata},
+    labels::selector,
     stored,
 };
 use crate::desired::Desired;

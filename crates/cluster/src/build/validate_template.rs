@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use etcd_operator_api::{cluster::DefaultRepository, refusal::Refusal};
-use etcd_operator_etcd::version::Version;
+use etcd_operator_api::EtcdCluster;
+use etcd_operator_api::cluster::DefaultRepository;
+use etcd_operator_api::refusal::Refusal;
+use etcd_operator_etcd::version::{Minor, Version};
 
 use super::{BuildInputs, FetchContainer, RestartRequests, StateAnnotations, template::template};
-use crate::desired::Desired;
+use crate::desired::{self, Desired};
 
 /// What stands against building this, in this version of etcd: only a template can be refused. What the frame says besides
 /// has no say in it.
@@ -38,4 +40,30 @@ pub(crate) fn validate_template(desired: &Desired, version: &Version) -> Vec<Ref
         is_restoring: false,
     };
     template(desired, &inputs).err().unwrap_or_default()
+}
+
+/// What an `EtcdCluster` asks for, if its pods can be built; else everything that is wrong with it.
+pub fn desired(cluster: &EtcdCluster) -> Result<Desired, Vec<Refusal>> {
+    let desired = desired::parse(cluster)?;
+    let recorded = desired::recorded_version(cluster);
+    let target = desired.version(recorded.as_ref());
+    // Where a cluster runs another minor version, what one of the two lacks keeps it from a rollout, and from nothing else.
+    let has_formed = cluster
+        .status
+        .as_ref()
+        .is_some_and(|status| status.cluster_id.is_some());
+    let running = recorded.filter(|running| has_formed && Minor::of(running) != Minor::of(&target));
+    let refused = validate_template(&desired, &target);
+    let is_running_valid = || running.is_some_and(|running| validate_template(&desired, &running).is_empty());
+    if refused.is_empty() || is_running_valid() {
+        Ok(desired)
+    } else {
+        Err(refused)
+    }
+}
+
+/// As much of a cluster whose spec is refused as it takes to look at its members, of which nothing is to be done; none where
+/// it has not formed, or where the refusal keeps them from being reached.
+pub fn to_observe_only(cluster: &EtcdCluster) -> Option<Desired> {
+    desired(&desired::without_refused_fields(cluster)?).ok()
 }

@@ -115,3 +115,18 @@ pub(super) fn mount(name: &str, path: &str, is_read_only: bool) -> VolumeMount {
         ..VolumeMount::default()
     }
 }
+
+/// What the program shows when it asks a member on the port for clients: the member's own certificate, for that of
+/// the operator must not be in the pod.
+pub(super) fn certificates(desired: &Desired) -> Vec<String> {
+    let files = [
+        ("ca", "server-ca.crt"),
+        ("cert", "server.crt"),
+        ("key", "server.key"),
+    ];
+    let flag = |(name, file)| format!("--client-{name}={SERVER_TLS}/{file}");
+    match desired.tls.client {
+        Some(_) => files.map(flag).to_vec(),
+        None => Vec::new(),
+    }
+}

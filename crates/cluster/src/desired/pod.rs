@@ -14,8 +14,6 @@ use k8s_openapi::api::core::v1::{
 };
 use serde_json::{Map, Value};
 
-use crate::build::VARIABLES;
-
 /// How the pods of the members are shaped; what is absent gets the operator's default when the pod is built.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pod {
@@ -158,6 +156,14 @@ pub(super) fn pod(
         patch: patch.clone().filter(|patch| !patch.is_empty()),
     })
 }
+
+/// The variables of the operator, and what the kubelet fills them with.
+pub(crate) const VARIABLES: [(&str, &str); 4] = [
+    ("POD_NAME", "metadata.name"),
+    ("POD_NAMESPACE", "metadata.namespace"),
+    ("POD_UID", "metadata.uid"),
+    ("POD_IP", "status.podIP"),
+];
 
 /// A variable of the operator, or one that is there already: the kubelet takes the last of a name, an apply none.
 fn invalid_variable(variable: &EnvVar, before: &[EnvVar]) -> Option<Refusal> {

@@ -10,8 +10,8 @@ use etcd_operator_runtime::key::ObjectKey;
 use k8s_openapi::api::apps::v1::StatefulSet;
 
 use super::objects::DesiredObjects;
-use crate::build::{BuildInputs, StoredTemplates};
-use crate::desired::{Desired, desired};
+use crate::build::{BuildInputs, StoredTemplates, desired};
+use crate::desired::Desired;
 
 /// What clusters ask for; cheap to clone.
 #[derive(Clone, Debug, Default)]

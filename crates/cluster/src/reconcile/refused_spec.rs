@@ -7,7 +7,8 @@ use etcd_operator_runtime::key::ObjectKey;
 use etcd_operator_runtime::queue::Wake;
 
 use super::{Error, Reconciler, objects};
-use crate::desired::{Desired, to_observe_only};
+use crate::build::to_observe_only;
+use crate::desired::Desired;
 use crate::metrics::Sample;
 use crate::observe::last_served_template;
 use crate::observe::observe;

@@ -4,7 +4,7 @@ use etcd_operator_api::scope::{ScopeRule, elsewhere};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::desired::desired;
+use crate::build::desired;
 
 fn cluster(spec: &Value, status: &Value) -> EtcdCluster {
     let object = json!({

@@ -3,10 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use etcd_operator_api::EtcdCluster;
-use etcd_operator_cluster::{
-    build::{StateAnnotations, build},
-    desired::desired,
-};
+use etcd_operator_cluster::build::{StateAnnotations, build, desired};
 use serde_json::{Value, json};
 
 use crate::fixtures::inputs;

@@ -2,10 +2,7 @@
 //! is one of those whose meaning is elsewhere.
 
 use etcd_operator_api::{EtcdCluster, crd, refusal::Reason};
-use etcd_operator_cluster::{
-    build::{ANNOTATION_SPEC_HASH, build, claim},
-    desired::desired,
-};
+use etcd_operator_cluster::build::{ANNOTATION_SPEC_HASH, build, claim, desired};
 use etcd_operator_testkit::samples::{Heard, Wishes};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use serde_json::{Value, json};

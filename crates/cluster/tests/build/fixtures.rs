@@ -2,8 +2,8 @@
 
 use etcd_operator_api::{EtcdCluster, cluster::DefaultRepository};
 use etcd_operator_cluster::{
-    build::{BuildInputs, FetchContainer, Objects, StateAnnotations, build},
-    desired::{Desired, desired},
+    build::{BuildInputs, FetchContainer, Objects, StateAnnotations, build, desired},
+    desired::Desired,
     persisted_state::MemberRecord,
 };
 use serde_json::{Value, json};

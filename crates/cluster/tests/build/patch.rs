@@ -1,7 +1,7 @@
 //! The user's patch on the pod: what it changes, and what it may not.
 
 use etcd_operator_api::refusal::Refusal;
-use etcd_operator_cluster::desired::desired;
+use etcd_operator_cluster::build::desired;
 use serde_json::{Value, json};
 
 use crate::fixtures::{asks, cluster, container, objects, template};

@@ -1,10 +1,7 @@
 //! What a spec may not ask of a pod or of its version of etcd.
 
 use etcd_operator_api::refusal::Refusal;
-use etcd_operator_cluster::{
-    build::{BuildInputs, NoOperatorImage, build},
-    desired::desired,
-};
+use etcd_operator_cluster::build::{BuildInputs, NoOperatorImage, build, desired};
 use serde_json::{Value, json};
 
 use crate::fixtures::{asks, cluster, inputs};

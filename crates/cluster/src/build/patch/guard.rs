@@ -3,13 +3,13 @@
 use etcd_operator_api::{names::LABEL_MANAGED_BY, refusal::Refusal, reserved};
 use serde_json::{Map, Value};
 
-use super::FIELD;
+use super::merge::FIELD;
 use crate::build::{
-    container::{ETCD, INSTALL, VARIABLES},
     flags,
-    labels::DATA,
+    labels::{DATA, ETCD, INSTALL},
     probes::READY_SUCCESSES,
 };
+use crate::desired::VARIABLES;
 
 /// Fields of the pod that are the operator's or the StatefulSet's.
 const POD_FIELDS: [(&str, &str); 7] = [

@@ -4,7 +4,8 @@
 use etcd_operator_api::refusal::Refusal;
 use serde_json::{Map, Value};
 
-use super::FIELD;
+/// The field of the spec.
+pub(super) const FIELD: &str = "spec.pod.patch";
 
 type Fields = Map<String, Value>;
 

@@ -8,6 +8,7 @@ use etcd_operator_api::cluster::Retention;
 use serde_json::Value;
 
 use super::*;
+use crate::build::desired;
 
 fn cluster(name: &str, spec: &Value) -> EtcdCluster {
     let object = json!({

@@ -4,7 +4,7 @@ use etcd_operator_api::refusal::{Reason, Refusal};
 use serde_json::{Value, json};
 
 use super::cluster;
-use crate::desired::desired;
+use crate::build::desired;
 
 fn refused(name: &str, spec: &Value) -> Vec<Refusal> {
     desired(&cluster(name, spec)).expect_err(&format!("{name} {spec}"))

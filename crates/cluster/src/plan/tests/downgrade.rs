@@ -382,7 +382,7 @@ fn one_image_of_the_lower_minor_version_is_rolled_out_like_a_tag() {
         "spec": {"size": 3, "image": "registry.example.com/etcd:v3.6.16", "storage": {"size": "1Gi"}},
     }))
     .expect("a cluster");
-    scene.observed.desired.image = crate::desired::desired(&object).expect("a valid spec").image;
+    scene.observed.desired.image = crate::build::desired(&object).expect("a valid spec").image;
     look(&mut scene);
     assert_eq!(planned(&scene), "RollingOut - enable downgrade to 3.6.16");
     // From an older patch it would need another image first.

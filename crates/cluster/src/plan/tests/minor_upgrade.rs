@@ -15,7 +15,7 @@ use super::rollout::may_update;
 use super::scene::{Scene, id, ordinal, waiting};
 use super::{line, plan, planned};
 use crate::blocker::{Blocker, BlockerReason};
-use crate::desired::desired;
+use crate::build::desired;
 use crate::next_version::next_version;
 use crate::observed_state::ended_container;
 use crate::pending_operation::{Cause, Operation, PendingOperation, Replace};

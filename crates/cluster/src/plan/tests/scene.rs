@@ -11,7 +11,7 @@ use etcd_operator_etcd::version::Version;
 use jiff::Timestamp;
 use serde_json::json;
 
-use crate::desired::desired;
+use crate::build::desired;
 use crate::observed_state::{
     CallFailure, Claim, Container, Membership, MembershipFailure, ObservedCluster, ObservedMember,
     ObservedStatefulSet, Ordinal, Pod, PodAdmission, QueryResult, StartDelay, WantedTemplate,

@@ -9,7 +9,7 @@ use super::any_cluster::worlds;
 use super::explanations::status_of;
 use super::restore_props;
 use super::scene::Scene;
-use crate::desired::desired;
+use crate::build::desired;
 use crate::observed_state::Ordinal;
 use crate::pending_operation::PendingOperation;
 use crate::persisted_state::PersistedState;

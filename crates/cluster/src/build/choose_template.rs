@@ -1,0 +1,155 @@
+//! Which pod template the StatefulSet gets: the one that is asked for, or the one it has.
+//!
+//! A pod that somebody deletes is made from the template of that moment. So the template moves only when its gate has
+//! passed, and never merely because another operator runs: its image may not know what the new one would ask of it, and its
+//! repository of etcd images may lack the one that members run.
+
+use std::collections::BTreeSet;
+
+use etcd_operator_api::names::{ANNOTATION_RESTART, ANNOTATION_RESTARTED_AT, ANNOTATION_VERSION};
+use k8s_openapi::api::core::v1::{Container, PodSpec, PodTemplateSpec};
+
+use super::{
+    inputs::BuildInputs,
+    labels::{ETCD, INCARNATION},
+    spec_hash::ANNOTATION_SPEC_HASH,
+    stored::{annotation, etcd_container, etcd_flags},
+};
+
+/// Why the pod template is not the desired one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PendingChange {
+    /// The spec differs from what the members run, in these settings.
+    Spec(Vec<String>),
+    /// Only the operator's own image differs, or the repository of the default etcd image. Both change with the next change of
+    /// the spec.
+    Operator,
+}
+
+/// The template the StatefulSet gets.
+pub(super) fn choose_template(
+    wanted: PodTemplateSpec,
+    inputs: &BuildInputs,
+) -> (PodTemplateSpec, Option<PendingChange>) {
+    let Some(stored) = &inputs.stored else {
+        return (wanted, None);
+    };
+    let is_changed = annotation(&wanted, ANNOTATION_SPEC_HASH) != stored.spec_hash();
+    let pending = match (is_changed, inputs.may_update_template && !inputs.is_restoring) {
+        (true, true) => return (wanted, None),
+        (true, false) => PendingChange::Spec(changed_settings(stored.template(), &wanted)),
+        (false, _)
+            if stored.operator_image().as_ref() == Some(&inputs.operator_image)
+                && etcd_image(stored.template()) == etcd_image(&wanted) =>
+        {
+            return (wanted, None);
+        }
+        (false, _) => PendingChange::Operator,
+    };
+    (
+        keep_stored_template(
+            stored.template().clone(),
+            wanted,
+            inputs.state_annotations.incarnation,
+        ),
+        Some(pending),
+    )
+}
+
+fn etcd_image(template: &PodTemplateSpec) -> Option<&str> {
+    etcd_container(template)?.image.as_deref()
+}
+
+/// The settings in which two pod templates differ, in the words of the spec and as flags of etcd.
+fn changed_settings(stored: &PodTemplateSpec, wanted: &PodTemplateSpec) -> Vec<String> {
+    let (no_pod, no_container) = (PodSpec::default(), Container::default());
+    let pod_was = stored.spec.as_ref().unwrap_or(&no_pod);
+    let pod_is = wanted.spec.as_ref().unwrap_or(&no_pod);
+    let was = etcd_container(stored).unwrap_or(&no_container);
+    let is = etcd_container(wanted).unwrap_or(&no_container);
+    let version = |template| annotation(template, ANNOTATION_VERSION);
+    let is_other_version = version(stored) != version(wanted);
+    let mut changed: Vec<String> = [
+        ("version", is_other_version),
+        ("image", was.image != is.image && !is_other_version),
+        ("imagePullPolicy", was.image_pull_policy != is.image_pull_policy),
+        (
+            "imagePullSecrets",
+            pod_was.image_pull_secrets != pod_is.image_pull_secrets,
+        ),
+        ("pod.resources", was.resources != is.resources),
+        ("pod.etcdEnv", was.env != is.env),
+        (
+            "pod.securityContext",
+            pod_was.security_context != pod_is.security_context,
+        ),
+        ("pod.nodeSelector", pod_was.node_selector != pod_is.node_selector),
+        ("pod.affinity", pod_was.affinity != pod_is.affinity),
+        ("pod.tolerations", pod_was.tolerations != pod_is.tolerations),
+        (
+            "pod.topologySpreadConstraints",
+            pod_was.topology_spread_constraints != pod_is.topology_spread_constraints,
+        ),
+        (
+            "pod.priorityClassName",
+            pod_was.priority_class_name != pod_is.priority_class_name,
+        ),
+        (
+            "pod.serviceAccountName",
+            pod_was.service_account_name != pod_is.service_account_name,
+        ),
+        (
+            "pod.terminationGracePeriodSeconds",
+            pod_was.termination_grace_period_seconds != pod_is.termination_grace_period_seconds,
+        ),
+        ("TLS or storage", pod_was.volumes != pod_is.volumes),
+    ]
+    .into_iter()
+    .filter(|(_, is_changed)| *is_changed)
+    .map(|(name, _)| name.to_owned())
+    .collect();
+    let (flags_were, flags_are) = (etcd_flags(was), etcd_flags(is));
+    let names: BTreeSet<&&str> = flags_were.keys().chain(flags_are.keys()).collect();
+    // Another version has other flags of its own.
+    let flags = names
+        .into_iter()
+        .filter(|name| !is_other_version && flags_were.get(*name) != flags_are.get(*name));
+    changed.extend(flags.map(|name| (*name).to_owned()));
+    if changed.is_empty() {
+        changed.push("pod.patch or another pod setting".to_owned());
+    }
+    changed
+}
+
+/// The stored pod with what does not touch a running one: labels and annotations of the user, and the incarnation,
+/// which moves for itself.
+fn keep_stored_template(
+    mut stored: PodTemplateSpec,
+    wanted: PodTemplateSpec,
+    incarnation: i64,
+) -> PodTemplateSpec {
+    let before = stored.metadata.take().unwrap_or_default();
+    let mut metadata = wanted.metadata.unwrap_or_default();
+    for key in [
+        ANNOTATION_SPEC_HASH,
+        ANNOTATION_VERSION,
+        ANNOTATION_RESTART,
+        ANNOTATION_RESTARTED_AT,
+    ] {
+        let annotations = metadata.annotations.get_or_insert_default();
+        match before.annotations.as_ref().and_then(|before| before.get(key)) {
+            Some(value) => annotations.insert(key.to_owned(), value.clone()),
+            None => annotations.remove(key),
+        };
+    }
+    stored.metadata = Some(metadata);
+    let containers = stored.spec.iter_mut().flat_map(|spec| &mut spec.containers);
+    for etcd in containers.filter(|container| container.name == ETCD) {
+        // What follows the separator is etcd's.
+        let own = etcd.command.iter_mut().flatten().take_while(|word| *word != "--");
+        for word in own.filter(|word| word.starts_with(INCARNATION)) {
+            *word = format!("{INCARNATION}{incarnation}");
+        }
+    }
+    stored
+}
