@@ -7,6 +7,7 @@ mod backups;
 mod conditions;
 mod events;
 mod hibernation_exit;
+mod inputs;
 mod members;
 mod rollout;
 mod scope;
@@ -14,6 +15,7 @@ mod step_failure;
 mod summary;
 #[cfg(test)]
 mod tests;
+mod text;
 mod unknown_fields;
 
 use etcd_operator_api::cluster::{BlockerStatus, PlanStatus, RestoreProgress, RolloutStatus};
@@ -25,8 +27,7 @@ use etcd_operator_api::{
 };
 use jiff::Timestamp;
 
-use crate::blocker;
-use crate::build::{NoOperatorImage, PendingChange};
+use crate::build::NoOperatorImage;
 use crate::desired::Desired;
 use crate::observed_state::ObservedCluster;
 use crate::persisted_state::{PersistedState, Restore, Rollout};
@@ -34,42 +35,11 @@ use crate::plan::{self, ClusterView, Plan, Reason};
 
 pub use backups::BackupFreshness;
 pub use events::{new_problems, transitions};
+pub use inputs::StatusInputs;
 pub use scope::for_unserved_cluster;
 pub use step_failure::{is_plan_drop_reported, is_plan_dropped};
 
-/// Most words in a list of the status.
-const MAX_ITEMS: usize = 16;
-/// The longest text in such a list.
-const MAX_CHARS: usize = 512;
-
-/// What is reported and is no part of a plan.
-#[derive(Clone, Debug)]
-pub struct StatusInputs<'a> {
-    /// This installation.
-    pub installation: &'a str,
-    /// What of the spec is refused: then it is looked on, and nothing is done.
-    pub refusals: &'a [Refusal],
-    /// Objects of needed names that are somebody else's.
-    pub conflicts: Vec<String>,
-    /// Whether the API server was asked for them: the copies hold only objects with labels.
-    pub has_checked_names: bool,
-    /// What the API server refuses to have changed at objects that are there; none while it was not asked.
-    pub refused: Option<Vec<String>>,
-    /// Whether the definitions that are there drop the plan.
-    pub drops_plans: bool,
-    /// The step that is to be taken, in one word.
-    pub step: Option<&'static str>,
-    /// The API server's refusal of it; none while it was not called.
-    pub refused_step: Option<String>,
-    /// Why the pod template is not the desired one.
-    pub pending: Option<PendingChange>,
-    /// The pod template that runs, while another one is asked for.
-    pub applied_template: Option<String>,
-    /// The last pod template with which a voter was healthy, while the current one is not known to be such.
-    pub last_served_template: Option<String>,
-    /// What is said of its backups.
-    pub backups: Vec<BackupFreshness>,
-}
+use text::{MAX_CHARS, MAX_ITEMS, blocked_by};
 
 /// Whether the status says that something is not as it should be which only a look at the API server can take back.
 pub fn reports_refusals(cluster: &EtcdCluster) -> bool {
@@ -319,11 +289,6 @@ fn endpoint(observed: &ObservedCluster) -> String {
     let scheme = if is_secure { "https" } else { "http" };
     let service = observed.desired.name.client_service();
     format!("{scheme}://{service}.{}.svc:{CLIENT_PORT}", observed.namespace)
-}
-
-/// The texts of all blockers. Members with the same problem share one.
-fn blocked_by(plan: &Plan) -> Vec<String> {
-    blocker::describe_all(&plan.explanation.blockers, MAX_ITEMS, MAX_CHARS)
 }
 
 /// The blockers with their reasons, one for each member.

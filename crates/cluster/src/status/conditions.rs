@@ -8,8 +8,10 @@ use etcd_operator_api::refusal;
 use etcd_operator_etcd::policy::{self, Verdict};
 use etcd_operator_etcd::version::Version;
 
-use super::hibernation_exit::HibernationExit;
-use super::{StatusInputs, backups, events, rollout, step_failure, summary};
+use super::hibernation_exit::{HibernationExit, WAKING};
+use super::inputs::StatusInputs;
+use super::text::{blocked_by, sentence};
+use super::{backups, events, rollout, step_failure};
 use crate::blocker::{self, Blocker};
 use crate::desired::Desired;
 use crate::observed_state::{ObservedMember, Ordinal};
@@ -23,9 +25,6 @@ const ONE_ALONE: &str =
     " One member has no redundancy: nobody can read or write while it is away, as was asked for.";
 const TWO_ALONE: &str =
     " Two members have no redundancy: writes need both, so two bear no more failures than one.";
-
-/// The word for members that are started after a sleep.
-pub const WAKING: &str = "Waking";
 
 /// What the spec alone tells, and the oldest version that runs.
 pub fn spec_findings(desired: &Desired, running: Option<&Version>) -> Vec<Finding> {
@@ -98,8 +97,8 @@ pub fn findings(
         let text = summarize(view, plan, inputs);
         (text.clone(), text)
     } else {
-        let blocked_by = super::blocked_by(plan).join("; ");
-        let text = summary::sentence(&format!("{} {blocked_by}", plan.explanation.text), 2_000);
+        let blocked_by = blocked_by(plan).join("; ");
+        let text = sentence(&format!("{} {blocked_by}", plan.explanation.text), 2_000);
         (
             text,
             format!("{} See the condition Progressing.", plan.explanation.text),

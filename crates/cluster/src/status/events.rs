@@ -11,6 +11,7 @@ use etcd_operator_api::cluster::RestoreProgress;
 use etcd_operator_runtime::events::Severity;
 
 use super::rollout;
+use super::text::Transition;
 use crate::persisted_state::Phase;
 use crate::plan::Reason;
 
@@ -86,9 +87,6 @@ pub fn new_problems(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> Ve
     }
     problems
 }
-
-/// A turn that a cluster takes: how grave it is, the reason of an Event, and its words.
-pub type Transition = (Severity, &'static str, String);
 
 /// The turns that the status of after tells and the one of before does not.
 pub fn transitions(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> Vec<Transition> {

@@ -4,10 +4,12 @@
 use etcd_operator_api::condition::{self, Condition, ConditionType};
 use jiff::{SignedDuration, Timestamp};
 
-use super::conditions::WAKING;
 use crate::observed_state::Ordinal;
 use crate::persisted_state::Restore;
 use crate::plan::{ClusterView, Plan, Reason};
+
+/// The word for members that are started after a sleep.
+pub const WAKING: &str = "Waking";
 
 /// How long members have to answer after a sleep.
 const PATIENCE: SignedDuration = SignedDuration::from_mins(2);

@@ -8,8 +8,9 @@ use etcd_operator_api::refusal::bounded;
 use etcd_operator_etcd::version::Version;
 use etcd_operator_runtime::events::Severity;
 
-use super::events::Transition;
-use super::{MAX_CHARS, StatusInputs, step_failure, summary};
+use super::inputs::StatusInputs;
+use super::step_failure;
+use super::text::{MAX_CHARS, Transition, sentence};
 use crate::build::PendingChange;
 use crate::observed_state::Pod;
 use crate::plan::{
@@ -167,7 +168,7 @@ pub fn pending_text(view: &ClusterView<'_>, plan: &Plan, inputs: &StatusInputs<'
             let unschedulable = unschedulable_member(view, &plan.persisted);
             let unschedulable = unschedulable.map(|(member, problem)| {
                 let words = format!("{member} {problem}");
-                format!(" {}", summary::sentence(&words, MAX_CHARS))
+                format!(" {}", sentence(&words, MAX_CHARS))
             });
             format!(
                 "{updated} of {all} members have the current pod template.{}{}",

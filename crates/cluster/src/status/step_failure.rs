@@ -6,7 +6,7 @@ use etcd_operator_api::cluster::{PlanStatus, RefusedStep};
 use etcd_operator_api::condition::{self, ConditionType};
 use etcd_operator_api::refusal;
 
-use super::StatusInputs;
+use super::inputs::StatusInputs;
 use crate::plan::Reason;
 
 /// The longest text of the API server that is told.

@@ -3,9 +3,10 @@
 
 use etcd_operator_api::EtcdClusterStatus;
 use etcd_operator_api::condition::Condition;
-use etcd_operator_api::refusal;
 
-use super::{StatusInputs, conditions, events, step_failure};
+use super::inputs::StatusInputs;
+use super::text::sentence;
+use super::{conditions, events, step_failure};
 use crate::blocker::root_cause;
 use crate::plan::{ClusterView, Plan, Reason};
 
@@ -63,11 +64,4 @@ fn refused_objects(inputs: &StatusInputs<'_>, before: &[Condition]) -> Option<St
         let words = format!("The API server refuses what is needed: {refused}");
         sentence(&words, LONGEST)
     })
-}
-
-/// Words of at most so many characters, ended as a sentence.
-pub fn sentence(words: &str, max_chars: usize) -> String {
-    let words = refusal::bounded(words.trim_end_matches([':', ' ']), max_chars);
-    let end = if words.ends_with(['.', '…']) { "" } else { "." };
-    format!("{words}{end}")
 }
