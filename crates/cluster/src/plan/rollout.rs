@@ -37,6 +37,7 @@ use crate::blocker::Blocker;
 use crate::observed_state::{Container, Ordinal, Pod};
 use crate::pending_operation::Cause;
 use crate::persisted_state::PersistedState;
+use backup_first::BackupFirst;
 use health::voter_problem;
 use outdated::{is_outdated, outdated_pods};
 use restarting::RECONNECTED_AFTER;
@@ -75,15 +76,29 @@ pub fn recreate_stuck_pod(view: &ClusterView<'_>, persisted: &PersistedState) ->
     }))
 }
 
+/// Requests the backup once nothing else keeps the pod template from changing; none if there is none to request.
+fn request_backup(view: &ClusterView<'_>, persisted: &PersistedState) -> Option<FlowDecision> {
+    let BackupFirst::ToRequest(request) = gate::pending_backup(view, persisted) else {
+        return None;
+    };
+    let text = format!(
+        "A backup is requested from EtcdBackup {} before etcd {} is rolled out.",
+        request.backup, view.observed.wanted.version
+    );
+    let decision = FlowDecision::without_operation(Reason::RollingOut, text);
+    Some(decision.with_step(Step::RequestBackup(request)))
+}
+
 /// Restarts the next member with the current pod template, or says what that waits for; none if there is none to restart.
 pub fn decide(view: &ClusterView<'_>, known: &Known, persisted: &PersistedState) -> Option<Candidate> {
     let observed = view.observed;
     let set = observed.set.as_ref()?;
     let rollout = persisted.rollout.as_ref()?;
-    if let Some(request) = backup_first::decide(view, persisted) {
+    if let Some(request) = request_backup(view, persisted) {
         return Some(Candidate::Decision(request));
     }
-    if let Some(downgrade) = downgrade::decide(view, persisted) {
+    let may_enable = gate::may_enable_downgrade(view, persisted);
+    if let Some(downgrade) = downgrade::decide(view, persisted, may_enable) {
         return Some(Candidate::Decision(downgrade));
     }
     if !may_restart_members(view, persisted) {

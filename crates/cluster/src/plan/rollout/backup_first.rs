@@ -6,13 +6,12 @@ use etcd_operator_api::span::second;
 use etcd_operator_etcd::version::Version;
 use jiff::{SignedDuration, Timestamp};
 
-use super::{downgrade, gate, minor};
+use super::{downgrade, minor};
 use crate::blocker::{BackupProblem, Blocker};
 use crate::observed_state::ObservedBackup;
 use crate::persisted_state::PersistedState;
 use crate::plan::cluster_view::ClusterView;
-use crate::plan::decision::{FlowDecision, Reason};
-use crate::plan::step::{BackupRequest, Step};
+use crate::plan::step::BackupRequest;
 
 /// How long a requested backup may take before the user is asked to act.
 const TIMEOUT: SignedDuration = SignedDuration::from_mins(30);
@@ -98,19 +97,6 @@ pub fn state(view: &ClusterView<'_>, persisted: &PersistedState) -> BackupFirst 
     BackupFirst::Running {
         name: backup.name.clone(),
     }
-}
-
-/// Requests the backup once nothing else keeps the pod template from changing; none if there is none to request.
-pub fn decide(view: &ClusterView<'_>, persisted: &PersistedState) -> Option<FlowDecision> {
-    let BackupFirst::ToRequest(request) = gate::pending_backup(view, persisted) else {
-        return None;
-    };
-    let text = format!(
-        "A backup is requested from EtcdBackup {} before etcd {} is rolled out.",
-        request.backup, view.observed.wanted.version
-    );
-    let decision = FlowDecision::without_operation(Reason::RollingOut, text);
-    Some(decision.with_step(Step::RequestBackup(request)))
 }
 
 /// The `EtcdBackup` that a backup is requested from.

@@ -15,7 +15,7 @@ use jiff::SignedDuration;
 
 use super::outdated::is_outdated;
 use super::pending_cause::PendingCause;
-use super::{gate, health, minor};
+use super::{health, minor};
 use crate::observed_state::{ObservedMember, Ordinal};
 use crate::pending_operation::Operation;
 use crate::persisted_state::PersistedState;
@@ -254,8 +254,8 @@ fn is_enabled_for(view: &ClusterView<'_>, minor: Option<Minor>) -> bool {
     minor.is_some() && enabled(view).is_some_and(|(_, target)| target == minor)
 }
 
-/// Enables a downgrade once the pod template waits for nothing else, or cancels one that the spec does not ask for.
-pub fn decide(view: &ClusterView<'_>, persisted: &PersistedState) -> Option<FlowDecision> {
+/// Enables a downgrade once the pod template waits for nothing else (`may_enable`), or cancels one that the spec does not ask for.
+pub fn decide(view: &ClusterView<'_>, persisted: &PersistedState, may_enable: bool) -> Option<FlowDecision> {
     let wanted = &view.observed.wanted.version;
     if is_enabled(view) && !is_enabled_for(view, Minor::of(wanted)) {
         return (!is_template_below(view)).then(|| {
@@ -263,7 +263,7 @@ pub fn decide(view: &ClusterView<'_>, persisted: &PersistedState) -> Option<Flow
             cancel(view, FlowDecision::without_operation(Reason::RollingOut, text))
         });
     }
-    if !gate::may_enable_downgrade(view, persisted) || stage(view, persisted) != Stage::Ready {
+    if !may_enable || stage(view, persisted) != Stage::Ready {
         return None;
     }
     let text = format!(
