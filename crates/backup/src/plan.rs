@@ -31,8 +31,6 @@ pub use start::{MissCause, MissedRun};
 
 /// The failure reason of a Job whose store has no space left.
 const STORE_FULL: &str = "Full";
-/// How often the Job of one run is created if its result gets lost.
-const MAX_ATTEMPTS: i64 = 3;
 /// The requeue interval while a Job runs or is about to. Its pods wake the controller, too.
 const RUNNING_INTERVAL: Duration = Duration::from_secs(30);
 /// The longest requeue interval.

@@ -10,8 +10,6 @@ use k8s_openapi::api::batch::v1::{
 use super::{BuildInputs, order, pod};
 use crate::persisted_state::Run;
 
-/// The shortest timeout of a prune or erase run.
-pub(super) const MIN_DELETION_TIMEOUT: Duration = Duration::from_mins(10);
 /// How much longer than the deadline of its run a Job may run: the process ends by itself first and reports why.
 pub const GRACE: Duration = Duration::from_mins(1);
 /// The longest deadline of a Job. Kubernetes counts nanoseconds; a deadline that overflows ends the Job at once.

@@ -1,5 +1,7 @@
 //! The order in a Job's container: what to do, where to store it, and the deadline.
 
+use std::time::Duration;
+
 use etcd_operator_api::contract::{
     BackupTask, JobOrder, Limits, Naming, Source, StoreOrder, Task as Order, VERSION, mounts,
 };
@@ -8,6 +10,9 @@ use jiff::{SignedDuration, Timestamp};
 use super::BuildInputs;
 use crate::desired::Trigger;
 use crate::persisted_state::{Run, Task};
+
+/// The shortest timeout of a prune or erase run.
+pub(super) const MIN_DELETION_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// Builds the order of a run.
 pub(super) fn order(run: &Run, inputs: &BuildInputs<'_>) -> JobOrder {
@@ -31,7 +36,7 @@ pub(super) fn deadline(run: &Run, inputs: &BuildInputs<'_>) -> Timestamp {
     let span = match run.task {
         Task::Backup => inputs.desired.timeout,
         // The time to delete grows with the number of objects.
-        Task::Prune | Task::Erase => inputs.desired.timeout.max(super::job::MIN_DELETION_TIMEOUT),
+        Task::Prune | Task::Erase => inputs.desired.timeout.max(MIN_DELETION_TIMEOUT),
     };
     let span = SignedDuration::try_from(span).unwrap_or(SignedDuration::from_hours(24 * 365));
     let started_at = run.started_at.unwrap_or(inputs.now);

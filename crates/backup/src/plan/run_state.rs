@@ -4,11 +4,12 @@
 use etcd_operator_api::contract::{JobOutcome, JobResult, Skipped, Stored};
 use jiff::SignedDuration;
 
-use super::MAX_ATTEMPTS;
 use super::pod_obstacle::PodObstacle;
 use crate::observed_state::{ObservedBackup, ObservedJob, ObservedPod, TerminalCondition, Termination};
 use crate::persisted_state::{Run, Task};
 
+/// How often the Job of one run is created if its result gets lost.
+pub const MAX_ATTEMPTS: i64 = 3;
 /// The failure reason of a Job that ran out of time.
 const DEADLINE: &str = "Deadline";
 /// The failure reason of a Job of which no pod could start.
