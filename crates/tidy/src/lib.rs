@@ -8,6 +8,7 @@
 //! | [`dependencies`] | dependencies between the crates |
 //! | [`purity`] | deciding modules: no IO, clock, randomness or `async` |
 //! | [`files`] | length, module comments, unfinished work, local paths |
+//! | [`imports`] | imports between modules: no circles, and no flow that calls another |
 //! | [`manifests`] | lints shared by all crates |
 //! | [`architecture`] | ARCHITECTURE.md: its map and its invariants |
 //! | [`links`] | links of pages, and the summary of the site |
@@ -18,6 +19,7 @@ pub mod architecture;
 pub mod code;
 pub mod dependencies;
 pub mod files;
+pub mod imports;
 pub mod links;
 pub mod manifests;
 pub mod purity;

@@ -55,7 +55,8 @@ pub const CLOCKS: &[&str] = &[
 /// The parameter types that every write through kube needs.
 pub const WRITES: &[&str] = &["PostParams", "PatchParams", "DeleteParams"];
 
-const CONTROLLERS: [&str; 3] = ["crates/cluster/src/", "crates/backup/src/", "crates/restore/src/"];
+/// The source directories of the controllers.
+pub const CONTROLLERS: [&str; 3] = ["crates/cluster/src/", "crates/backup/src/", "crates/restore/src/"];
 
 /// The deciding modules of the controllers, including their submodules.
 const DECIDING: [&str; 9] = [

@@ -1,11 +1,14 @@
 //! Checks this repository against the invariants of ARCHITECTURE.md. The doc comment of each test names its
 //! invariant.
 
+use std::collections::BTreeSet;
 use std::process::Command;
 use std::sync::LazyLock;
 
 use etcd_operator_tidy::tree::Tree;
-use etcd_operator_tidy::{Finding, architecture, dependencies, files, links, manifests, purity, tree};
+use etcd_operator_tidy::{
+    Finding, architecture, dependencies, files, imports, links, manifests, purity, tree,
+};
 
 static TREE: LazyLock<Tree> = LazyLock::new(|| tree::read(tree::root()).expect("cannot read the repository"));
 
@@ -53,6 +56,32 @@ fn modules_that_decide_are_pure() {
             .iter()
             .flat_map(|(path, text)| purity::findings(path, text, purity::IMPURE)),
     );
+}
+
+/// I-no-circles
+#[test]
+fn modules_that_decide_import_one_another_in_no_circle() {
+    for source in purity::CONTROLLERS {
+        let imports = imports::read(&TREE, source);
+        let deciding: BTreeSet<_> = imports
+            .keys()
+            .map(String::as_str)
+            .filter(|path| purity::must_be_pure(path))
+            .collect();
+        assert!(deciding.len() >= 10, "{source}: {deciding:?}");
+        let exceptions = imports::EXCEPTIONS.iter().copied();
+        let exceptions: Vec<_> = exceptions
+            .filter(|exception| exception.from.starts_with(source))
+            .collect();
+        assert_none(imports::check_circles(&imports, &deciding, &exceptions));
+    }
+}
+
+/// I-flows
+#[test]
+fn flows_of_a_cluster_call_no_other_flow() {
+    let imports = imports::read(&TREE, "crates/cluster/src/");
+    assert_none(imports::check_flows(&imports, &imports::FLOWS, &imports::PICKERS));
 }
 
 /// I-api-no-io
