@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn every_reason_of_a_controller_is_documented_and_no_other() {
-        let plan = include_str!("../../../cluster/src/plan.rs");
+        let decision = include_str!("../../../cluster/src/plan/decision.rs");
         let rollout = include_str!("../../../cluster/src/status/rollout.rs");
         let statuses = [
             include_str!("../../../backup/src/status/conditions.rs"),
@@ -137,7 +137,7 @@ mod tests {
                 "fn given_up",
                 "\n}",
             ),
-            between(plan, "Self::Converged", "\n}\n"),
+            between(decision, "Self::Converged", "\n}\n"),
         ];
         let mut given: BTreeSet<_> = statuses
             .iter()
