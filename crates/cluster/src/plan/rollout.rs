@@ -201,7 +201,7 @@ pub fn decide(view: &ClusterView<'_>, known: &Known, persisted: &PersistedState)
         let wanted = usize::from(observed.desired.size.get());
         let is_complete = unhealthy.is_empty() && known.voters().count() == wanted;
         let is_stopped = !unhealthy.is_empty() && will_not_serve(view, pod);
-        return (is_complete || is_stopped).then(|| Candidate::Replace {
+        return (is_complete || is_stopped).then_some(Candidate::Replace {
             ordinal: *ordinal,
             id: member.id,
             cause: Cause::Outdated,
