@@ -127,6 +127,7 @@ mod tests {
             ),
             include_str!("../../../cluster/src/status/conditions.rs"),
             between(rollout, "use super::", "pub fn transitions"),
+            include_str!("../../../cluster/src/status/hibernation_exit.rs"),
             include_str!("../../../cluster/src/status/step_failure.rs"),
             include_str!("../../../cluster/src/status/backups.rs"),
             include_str!("../../../cluster/src/build/image.rs"),
