@@ -26,17 +26,17 @@ use crate::cluster::tenant::{SOON, Tenant, is};
 /// The operator is killed at each of its calls, and at those it repeats for every member again; the next one goes on. A rollout
 /// changes nothing in etcd.
 pub async fn by_killed_operator(stage: Arc<Stage>) -> Result<()> {
-    let tenant = Tenant::serving(stage, EtcdVersion::V3_6_16, 3).await?;
+    let tenant = Tenant::serving(stage, EtcdVersion::V3_6_16, 5).await?;
     let (pods, members) = (tenant.pod_uids().await?, tenant.members().await?);
     let load = tenant.load().await?;
     load.flows().await?;
-    let mut kills = Kills::new(&tenant, 3);
+    let mut kills = Kills::new(&tenant, 5);
     let begin = kills.mark();
-    tenant.apply(&with_flag(tenant.spec(3), 256)).await?;
+    tenant.apply(&with_flag(tenant.spec(5), 256)).await?;
     kills.until_status(begin, is_rolled_out).await?;
     await_rolled_out(&tenant).await?;
-    tenant.converged(3).await?;
-    ensure!(pods_with_flag(&tenant, 3, 256).await?.len() == 3);
+    tenant.converged(5).await?;
+    ensure!(pods_with_flag(&tenant, 5, 256).await?.len() == 5);
     ensure!(
         kept(&pods, &tenant.pod_uids().await?) == 0,
         "a pod was not restarted"

@@ -57,7 +57,7 @@ pub async fn keeps_its_objects(stage: Arc<Stage>) -> Result<()> {
         let mut spec = upgrade.spec.clone();
         spec["version"] = json!(version.number());
         if *version == EtcdVersion::V3_6_16 {
-            spec["etcd"] = json!({"extraArgs": ["--snapshot-count=1"]});
+            spec["etcd"] = json!({"snapshotCount": 100});
         }
         tenant.apply(&spec).await?;
         for count in 1..=usize::from(SIZE) {
