@@ -23,8 +23,8 @@ use crate::cluster::kills::Kills;
 use crate::cluster::nodes::apart;
 use crate::cluster::tenant::{SOON, Tenant, is};
 
-/// The operator is killed at each of its calls, and at those it repeats for every member again; the next one goes on. A rollout
-/// changes nothing in etcd.
+/// The operator is killed at each of its calls, and at those it repeats for every member again; the next one goes on. All that
+/// a rollout changes in etcd is who leads.
 pub async fn by_killed_operator(stage: Arc<Stage>) -> Result<()> {
     let tenant = Tenant::serving(stage, EtcdVersion::V3_6_16, 5).await?;
     let (pods, members) = (tenant.pod_uids().await?, tenant.members().await?);
