@@ -1,8 +1,8 @@
 //! Which pod template the StatefulSet gets: the one that is asked for, or the one it has.
 //!
-//! A pod that somebody deletes is made from the template of that moment. So the template moves only when its gate has
-//! passed, and never merely because another operator runs: its image may not know what the new one would ask of it, and its
-//! repository of etcd images may lack the one that members run.
+//! The StatefulSet controller creates each pod from the pod template as it is then, also one that a user has deleted. So the
+//! template changes only after its gate has passed, and never merely because another version of the operator runs: the image in
+//! the template may not know a flag of the new operator, and its repository of etcd images may lack the image that members run.
 
 use std::collections::BTreeSet;
 

@@ -27,7 +27,7 @@ pub struct BuildInputs {
     pub replicas: u8,
     /// Whether the cluster has formed; the client Service selects nothing before.
     pub accepts_clients: bool,
-    /// Which etcd runs: chosen once, and moved by whoever moves versions.
+    /// The version of etcd for the pod template. Only an upgrade or a downgrade changes it.
     pub version: Version,
     /// The image of the operator that runs now.
     pub operator_image: OperatorImage,

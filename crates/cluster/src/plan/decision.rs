@@ -27,9 +27,9 @@ pub enum Reason {
     Paused,
     /// The spec is refused: nothing is done.
     Invalid,
-    /// It has no pods, as asked for.
+    /// The size is 0: it has no pods.
     Hibernated,
-    /// It comes into being.
+    /// It is created: its first members start.
     Bootstrapping,
     /// Members come or go.
     Scaling,

@@ -1,4 +1,5 @@
-//! Volumes that nobody needs any more. One goes only while no member is at its ordinal, and with every pod that holds it.
+//! Deletes volumes that no member needs. A volume is deleted only while its ordinal has no member, together with the pods that
+//! mount it.
 
 use etcd_operator_api::contract::Verdict;
 use etcd_operator_etcd::membership::Known;
@@ -13,7 +14,7 @@ use crate::blocker::{Blocker, MemberProblem};
 use crate::observed_state::{Container, Ordinal, Pod};
 use crate::pending_operation::{Discard, Operation};
 
-/// How etcd ends by itself. What runs before it ends otherwise, and so does whoever is killed.
+/// The exit codes of etcd when it ends by itself. Other codes mean that it was killed, or that the guard ended before it.
 const ETCD_EXIT_CODES: std::ops::RangeInclusive<i32> = 0..=2;
 
 /// Deletes a disk that is no member's, and then every pod of its place until it is gone; none once it is.
