@@ -33,6 +33,9 @@ use crate::persisted_state::PersistedState;
 use crate::plan::{GracePeriod, Plan, PodRef, Step};
 use crate::reconcile::Deps;
 
+/// How many entries of the raft log are written in one step: it lasts seconds, and the next reconcile observes how far that came.
+const MAX_LOG_ENTRIES: u64 = 5_000;
+
 /// The outcome of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -116,6 +119,7 @@ pub async fn act(
         | Step::MoveLeader { .. }
         | Step::Remove { .. }
         | Step::Disarm(_)
+        | Step::WriteLogEntries(_)
         | Step::EnableDowngrade { .. }
         | Step::CancelDowngrade { .. } => change_membership(step, observation, deps).await,
     }
@@ -157,6 +161,7 @@ fn is_rollout_step(plan: &Plan) -> bool {
             Step::RestartPod { .. }
                 | Step::DeleteStoppedPod { .. }
                 | Step::RequestBackup(_)
+                | Step::WriteLogEntries(_)
                 | Step::EnableDowngrade { .. }
                 | Step::CancelDowngrade { .. }
         )
@@ -400,6 +405,7 @@ enum Change {
     MoveLeader(MemberId),
     Remove(MemberId),
     Disarm(Alarm),
+    WriteLogEntries(u64),
     EnableDowngrade(Version),
     CancelDowngrade,
 }
@@ -427,6 +433,7 @@ async fn send_change(
             Change::MoveLeader(to) => member.move_leader(to).await?,
             Change::Remove(id) => drop(member.remove(id).await?),
             Change::Disarm(alarm) => member.disarm(alarm).await?,
+            Change::WriteLogEntries(count) => member.write_log_entries(count).await?,
             Change::EnableDowngrade(target) => {
                 member.validate_downgrade(&target).await?;
                 member.enable_downgrade(&target).await?;
@@ -492,6 +499,14 @@ async fn change_membership_through(
         Step::Disarm(alarm) => {
             let text = format!("Disarmed the alarm {}.", alarm.kind);
             (Change::Disarm(*alarm), text)
+        }
+        Step::WriteLogEntries(snapshot) => {
+            let text = format!(
+                "Wrote entries to the raft log that change nothing: at index {} every member has taken a snapshot of its log.",
+                snapshot.until
+            );
+            let count = snapshot.missing.min(MAX_LOG_ENTRIES);
+            (Change::WriteLogEntries(count), text)
         }
         Step::EnableDowngrade { target } => {
             let text = format!("Enabled the downgrade to etcd {target}.");
@@ -565,6 +580,7 @@ pub fn event_reason(step: &Step) -> &'static str {
         Step::DeleteClaim { .. } => "VolumeDeleted",
         Step::RequestBackup(_) => "BackupRequested",
         Step::Disarm(_) => "AlarmDisarmed",
+        Step::WriteLogEntries(_) => "LogEntriesWritten",
         Step::EnableDowngrade { .. } => "DowngradeEnabled",
         Step::CancelDowngrade { .. } => "DowngradeCanceled",
     }
@@ -650,6 +666,9 @@ mod tests {
         fn alarms(&self) -> Answer<'_, Result<std::collections::BTreeSet<Alarm>, etcd::error::Error>> {
             unreachable!("not a change")
         }
+        fn write_log_entries(&self, _: u64) -> Answer<'_, Result<(), etcd::error::Error>> {
+            self.change()
+        }
         fn disarm(&self, _: Alarm) -> Answer<'_, Result<(), etcd::error::Error>> {
             self.change()
         }
@@ -699,6 +718,7 @@ mod tests {
             Change::MoveLeader(id),
             Change::Remove(id),
             Change::Disarm(alarm),
+            Change::WriteLogEntries(10),
             Change::EnableDowngrade("3.6.16".parse().unwrap()),
             Change::CancelDowngrade,
         ] {

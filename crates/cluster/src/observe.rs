@@ -374,6 +374,7 @@ fn summarize_set(
         spec_hash: stored.spec_hash().map(str::to_owned),
         version: template_version(Some(stored)),
         quota: stored.quota(),
+        snapshot_count: stored.snapshot_count(),
         unseen_generation: unseen_generation(set),
         secure_peers: stored.has_secure_peers(),
         secure_clients: stored.has_secure_clients(),

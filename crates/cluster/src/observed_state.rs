@@ -144,6 +144,8 @@ pub struct ObservedStatefulSet {
     pub version: Option<Version>,
     /// The size that its members may let their databases grow to, where its template says so.
     pub quota: Option<u64>,
+    /// After how many entries of the log its members take a snapshot of it, where its template says so.
+    pub snapshot_count: Option<u64>,
     /// Its generation, if its controller has not seen that yet and may still make pods from an earlier template.
     pub unseen_generation: Option<i64>,
     /// Whether its members speak TLS with one another.

@@ -73,6 +73,8 @@ pub trait Port: fmt::Debug + Send + Sync {
     fn is_auth_enabled(&self) -> Answer<'_, Result<bool, Error>>;
     /// [`Client::alarms`]
     fn alarms(&self) -> Answer<'_, Result<BTreeSet<Alarm>, Error>>;
+    /// [`Client::write_log_entries`]
+    fn write_log_entries(&self, count: u64) -> Answer<'_, Result<(), Error>>;
     /// [`Client::disarm`]
     fn disarm(&self, alarm: Alarm) -> Answer<'_, Result<(), Error>>;
     /// [`Client::move_leader`]
@@ -173,6 +175,10 @@ impl Port for Client {
 
     fn alarms(&self) -> Answer<'_, Result<BTreeSet<Alarm>, Error>> {
         Box::pin(Client::alarms(self))
+    }
+
+    fn write_log_entries(&self, count: u64) -> Answer<'_, Result<(), Error>> {
+        Box::pin(Client::write_log_entries(self, count))
     }
 
     fn disarm(&self, alarm: Alarm) -> Answer<'_, Result<(), Error>> {

@@ -104,12 +104,17 @@ impl StoredTemplates {
 
     /// The size that the template's members may let their databases grow to, where it says so.
     pub fn quota(&self) -> Option<u64> {
-        etcd_flags(etcd_container(&self.template)?)
-            .get("--quota-backend-bytes")
-            .copied()
-            .flatten()?
-            .parse()
-            .ok()
+        self.number("--quota-backend-bytes")
+    }
+
+    /// After how many entries of the log the template's members take a snapshot of it, where it says so.
+    pub fn snapshot_count(&self) -> Option<u64> {
+        self.number("--snapshot-count")
+    }
+
+    fn number(&self, flag: &str) -> Option<u64> {
+        let flags = etcd_flags(etcd_container(&self.template)?);
+        flags.get(flag).copied().flatten()?.parse().ok()
     }
 
     /// The image of the operator in the template.

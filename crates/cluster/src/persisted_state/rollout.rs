@@ -3,6 +3,7 @@
 use std::fmt;
 
 use etcd_operator_api::cluster::{RolloutMember, RolloutStatus};
+use etcd_operator_etcd::id::RaftIndex;
 use etcd_operator_etcd::version::Version;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -31,6 +32,8 @@ pub struct Rollout {
     pub progressed_at: Timestamp,
     /// When the backup was requested that comes before another minor version.
     pub backup_requested_at: Option<Timestamp>,
+    /// Up to where the raft log is filled before another minor version, so that every member has taken a snapshot of it.
+    pub log_index: Option<RaftIndex>,
 }
 
 /// A member that is being restarted.
@@ -88,6 +91,7 @@ impl Rollout {
             started_at: now,
             progressed_at: now,
             backup_requested_at: None,
+            log_index: None,
         }
     }
 
@@ -138,6 +142,10 @@ impl Rollout {
             started_at: time(&status.started_at),
             progressed_at: time(&status.progressed_at),
             backup_requested_at: status.backup_requested_at.as_ref().map(|time| time.0),
+            log_index: status
+                .log_index
+                .and_then(|index| u64::try_from(index).ok())
+                .map(RaftIndex),
         })
     }
 
@@ -161,6 +169,7 @@ impl Rollout {
             started_at: Some(Time(self.started_at)),
             progressed_at: Some(Time(self.progressed_at)),
             backup_requested_at: self.backup_requested_at.map(Time),
+            log_index: self.log_index.and_then(|index| i64::try_from(index.0).ok()),
             restart: None,
             last_served: None,
         }
@@ -194,6 +203,7 @@ mod tests {
             step: 1,
         });
         rollout.backup_requested_at = Some(rollout.started_at);
+        rollout.log_index = Some(RaftIndex(10_042));
         rollout.set_left(now);
         let text = serde_json::to_string(&rollout.write(|_| "c-2".to_owned())).unwrap();
         let status: RolloutStatus = serde_json::from_str(&text).unwrap();

@@ -32,6 +32,7 @@ pub fn requeue_after(
                         | PendingCause::Authentication
                         | PendingCause::ClusterVersion
                         | PendingCause::StorageVersion
+                        | PendingCause::LogSnapshot(_)
                         | PendingCause::DowngradeEnabled
                         | PendingCause::LowerClusterVersion
                         | PendingCause::LowerStorageVersion { .. }

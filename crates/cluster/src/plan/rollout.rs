@@ -1,7 +1,8 @@
 //! Changes of the spec reach running members:
 //!
 //! 1. A pod that does not run etcd and has an earlier template is re-created: nothing is lost with it.
-//! 2. A backup comes before another minor version (`backup_first`), and a downgrade is enabled in etcd first (`downgrade`).
+//! 2. A snapshot of each member's log comes before etcd 3.7 (`log_snapshot`), a backup before another minor version
+//!    (`backup_first`), and a downgrade is enabled in etcd first (`downgrade`).
 //! 3. The pod template changes once its gate is open (`gate`).
 //! 4. One member after the other is restarted with it, the leader last, each only while all others are healthy. Members that
 //!    keep their data in their pods are replaced instead (`surge`).
@@ -13,6 +14,7 @@ pub mod backup_first;
 pub mod downgrade;
 pub mod gate;
 mod health;
+pub mod log_snapshot;
 pub mod minor;
 pub mod outdated;
 pub mod pending_cause;
@@ -76,6 +78,17 @@ pub fn recreate_stuck_pod(view: &ClusterView<'_>, persisted: &PersistedState) ->
     }))
 }
 
+/// Lets every member take a snapshot of its log, once nothing else keeps the members from a minor version that needs it.
+fn take_log_snapshots(view: &ClusterView<'_>, persisted: &PersistedState) -> Option<FlowDecision> {
+    let snapshot = gate::due_log_snapshot(view, persisted)?;
+    let text = format!(
+        "Entries that change nothing are written to the raft log, so that every member takes a snapshot of it before etcd {}.",
+        view.observed.wanted.version
+    );
+    let decision = FlowDecision::without_operation(Reason::RollingOut, text);
+    Some(decision.with_step(Step::WriteLogEntries(snapshot)))
+}
+
 /// Requests the backup once nothing else keeps the pod template from changing; none if there is none to request.
 fn request_backup(view: &ClusterView<'_>, persisted: &PersistedState) -> Option<FlowDecision> {
     let BackupFirst::ToRequest(request) = gate::pending_backup(view, persisted) else {
@@ -94,8 +107,9 @@ pub fn decide(view: &ClusterView<'_>, known: &Known, persisted: &PersistedState)
     let observed = view.observed;
     let set = observed.set.as_ref()?;
     let rollout = persisted.rollout.as_ref()?;
-    if let Some(request) = request_backup(view, persisted) {
-        return Some(Candidate::Decision(request));
+    let first = take_log_snapshots(view, persisted).or_else(|| request_backup(view, persisted));
+    if let Some(first) = first {
+        return Some(Candidate::Decision(first));
     }
     let may_enable = gate::may_enable_downgrade(view, persisted);
     if let Some(downgrade) = downgrade::decide(view, persisted, may_enable) {

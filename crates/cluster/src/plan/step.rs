@@ -6,6 +6,7 @@ use etcd_operator_etcd::status::Alarm;
 use etcd_operator_etcd::version::{Minor, Version};
 use jiff::Timestamp;
 
+use super::rollout::log_snapshot::LogSnapshot;
 use crate::observed_state::Ordinal;
 
 /// One step. Each is fenced by what it names.
@@ -68,6 +69,8 @@ pub enum Step {
         /// The version of the object that was seen.
         resource_version: String,
     },
+    /// Write entries to the raft log that change nothing.
+    WriteLogEntries(LogSnapshot),
     /// Request the backup that comes before another minor version.
     RequestBackup(BackupRequest),
     /// Make etcd lower the cluster version and the version of each member's files.

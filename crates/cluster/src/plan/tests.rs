@@ -17,6 +17,7 @@ mod given_up;
 mod hibernation_exit;
 mod life;
 mod lives;
+mod log_snapshot;
 mod minor_upgrade;
 mod pod_admission;
 mod properties;

@@ -136,6 +136,10 @@ pub fn pending_text(view: &ClusterView<'_>, plan: &Plan, inputs: &StatusInputs<'
                 "{changes}: waiting for every member to store its data in the format of the version that it runs."
             )
         }
+        RolloutState::Pending(PendingCause::LogSnapshot(snapshot)) => format!(
+            "{changes}: waiting until every member has taken a snapshot of its raft log: etcd {} cannot read entries that 3.5 and older wrote to it. {} entries are left to be written.",
+            observed.wanted.version, snapshot.missing
+        ),
         RolloutState::Pending(PendingCause::DowngradeEnabled) => format!(
             "{changes}: waiting for the end of a downgrade that is enabled in etcd and that the spec does not ask for."
         ),

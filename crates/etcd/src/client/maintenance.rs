@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use etcd_client::{AlarmAction, AlarmOptions, AlarmResponse, AlarmType, DowngradeOptions, GetOptions};
+use futures::{StreamExt, TryStreamExt, future, stream};
 use tokio::net::TcpStream;
 
 use super::http::{self, VERSION_PATH, Versions};
@@ -24,6 +25,9 @@ const MOVE_LEADER: &str = "MoveLeader";
 const VALIDATE_DOWNGRADE: &str = "DowngradeValidate";
 const ENABLE_DOWNGRADE: &str = "DowngradeEnable";
 const CANCEL_DOWNGRADE: &str = "DowngradeCancel";
+
+/// How many entries of the raft log are on their way at once: one write to a disk holds as many, and clients' have room beside them.
+const CONCURRENT_LOG_ENTRIES: usize = 64;
 
 impl Client {
     /// A linearizable read: a leader with its quorum has answered through this member, which has caught up with all
@@ -97,6 +101,16 @@ impl Client {
         let mut maintenance = self.etcd.maintenance_client();
         let asked = maintenance.alarm(AlarmAction::Get, AlarmType::None, None);
         Ok(read_alarms(&self.call(ALARM, asked).await?))
+    }
+
+    /// Writes as many entries to the raft log that change nothing. A list of alarms is one: etcd answers it after it has passed
+    /// through the log.
+    pub async fn write_log_entries(&self, count: u64) -> Result<(), Error> {
+        stream::iter(0..count)
+            .map(|_| self.alarms())
+            .buffer_unordered(CONCURRENT_LOG_ENTRIES)
+            .try_for_each(|_| future::ready(Ok(())))
+            .await
     }
 
     /// Ends an alarm. One that no longer stands is ended, too.

@@ -77,6 +77,12 @@ pub(super) const EVENTS: &[ReasonDoc] = &[
     ),
     reason(
         "EtcdCluster",
+        "LogEntriesWritten",
+        "Entries that change nothing were written to the raft log, so that every member takes a snapshot of it. Without one, etcd 3.7 can panic on what older versions wrote.",
+        "",
+    ),
+    reason(
+        "EtcdCluster",
         "DowngradeEnabled",
         "A downgrade by one minor version was enabled in etcd. Members restart with the lower version once etcd has lowered the version of the cluster and of each member's files.",
         "",

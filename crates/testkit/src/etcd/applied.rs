@@ -64,7 +64,7 @@ impl Applied {
     pub(crate) fn apply(&mut self, entry: &Entry) -> Result<(), Rejection> {
         self.index += 1;
         match &entry.change {
-            Change::Nothing => Ok(()),
+            Change::Nothing | Change::ListAlarms => Ok(()),
             Change::Put { key, value } => {
                 let written = (Arc::clone(key), Arc::clone(value));
                 self.bytes += size_of(&written);

@@ -172,6 +172,7 @@ impl World {
             vote: None,
             commit: 0,
             log: Log::default(),
+            snapshot: 0,
         })
     }
 
@@ -189,6 +190,7 @@ impl World {
         if let Some(agreed) = &applied.cluster_version {
             versions::check_runs_on(&start.version, agreed)?;
         }
+        versions::check_replays(&start.version, wal)?;
         let stored = self.stored_version(start.disk);
         versions::check_reads(&start.version, stored.as_ref())?;
         let storage = versions::storage_version(&applied).max(stored.unwrap_or(versions::oldest()));
@@ -289,6 +291,7 @@ pub(super) fn founded(
         vote: None,
         commit: log.last(),
         log,
+        snapshot: 0,
     })
 }
 

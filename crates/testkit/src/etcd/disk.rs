@@ -53,6 +53,8 @@ pub(crate) struct Wal {
     pub(crate) vote: Option<MemberId>,
     pub(crate) commit: u64,
     pub(crate) log: Log,
+    /// Up to where a snapshot replaces the log for whoever starts from it.
+    pub(crate) snapshot: u64,
 }
 
 /// One disk and how it is.

@@ -291,6 +291,10 @@ impl World {
                 return;
             };
             let outcome = running.applied.apply(&entry);
+            self.take_log_snapshot(process, index);
+            let Some(running) = self.running_mut(process) else {
+                return;
+            };
             let is_published = running.publishing == Some(entry.id);
             running.is_published |= is_published;
             if let Some(waiter) = running.waiters.remove(&entry.id) {

@@ -52,6 +52,8 @@ pub(crate) enum Change {
         alarm: Alarm,
         stands: bool,
     },
+    /// A list of alarms, which changes nothing.
+    ListAlarms,
 }
 
 impl Change {

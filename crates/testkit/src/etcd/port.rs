@@ -326,6 +326,19 @@ impl Port for Line {
         Box::pin(self.ask("Alarm", self.limits.call, alarms))
     }
 
+    fn write_log_entries(&self, count: u64) -> Answer<'_, Result<(), Error>> {
+        let write = move |process| async move {
+            for _ in 1..count {
+                self.etcds.with(|world| {
+                    let id = world.fresh();
+                    world.propose(process, id, Change::ListAlarms);
+                });
+            }
+            self.etcds.agreed(process, Change::ListAlarms).await
+        };
+        Box::pin(self.ask("Alarm", self.limits.call, write))
+    }
+
     fn disarm(&self, alarm: Alarm) -> Answer<'_, Result<(), Error>> {
         let disarm = move |process| async move {
             self.etcds.with(|world| world.is_no_learner(process))?;

@@ -7,12 +7,16 @@ use etcd_operator_etcd::version::{Minor, Version};
 
 use super::applied::Applied;
 use super::boot::Failure;
+use super::disk::Wal;
 use super::log::Change;
 use super::process::ProcessId;
 use super::world::{Event, World};
 
 /// How often a leader compares the versions of the members.
 const MONITOR_INTERVAL: Duration = Duration::from_secs(4);
+
+/// After how many entries of its log a member takes a snapshot of it.
+const SNAPSHOT_COUNT: u64 = 10_000;
 
 /// The cluster version until the leader has heard from all members.
 pub(super) fn oldest() -> Version {
@@ -63,6 +67,20 @@ pub(super) fn check_runs_on(version: &Version, agreed: &Version) -> Result<(), F
     Ok(())
 }
 
+/// Whether a version reads every entry that a member has had since the last snapshot of its log. 3.7 does not read what 3.5 and
+/// older wrote.
+pub(super) fn check_replays(version: &Version, wal: &Wal) -> Result<(), Failure> {
+    let entries = wal.log.after(wal.snapshot, wal.commit);
+    let is_old = |version: &Version| *version < Version::of(Minor::V3_6, 0);
+    let mut old = entries
+        .iter()
+        .filter(|entry| matches!(&entry.change, Change::Attributes { version, .. } if is_old(version)));
+    if Minor::of(version) == Some(Minor::V3_7) && old.next().is_some() {
+        return Err((2, "panic: unmarshal should never fail".to_owned()));
+    }
+    Ok(())
+}
+
 /// Whether a version reads files of this one. Those of 3.5 and older have none.
 pub(super) fn check_reads(version: &Version, stored: Option<&Version>) -> Result<(), Failure> {
     match stored {
@@ -95,6 +113,15 @@ impl World {
         let version = self.processes[&process].start.version.clone();
         if let Err((code, why)) = check_runs_on(&version, &agreed) {
             self.exit(process, code, &why);
+        }
+    }
+
+    /// A member that has applied so many entries since its last snapshot of the log takes another one.
+    pub(super) fn take_log_snapshot(&mut self, process: ProcessId, applied: u64) {
+        if let Some(wal) = self.wal_mut(process)
+            && applied > wal.snapshot + SNAPSHOT_COUNT
+        {
+            wal.snapshot = applied;
         }
     }
 

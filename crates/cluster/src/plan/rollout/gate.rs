@@ -5,6 +5,8 @@ use etcd_operator_etcd::version::Minor;
 
 use super::backup_first::BackupFirst;
 use super::health::are_members_settled;
+use super::log_snapshot::LogSnapshot;
+use super::pending_cause::PendingCause;
 use super::{backup_first, downgrade, minor, stuck, surge};
 use crate::blocker::Blocker;
 use crate::desired::DEFAULT_QUOTA;
@@ -103,6 +105,19 @@ pub fn pending_backup(view: &ClusterView<'_>, persisted: &PersistedState) -> Bac
         backup_first::state(view, persisted)
     } else {
         BackupFirst::NotNeeded
+    }
+}
+
+/// The snapshot of the log that comes before another minor version, while nothing else keeps the members from it and entries
+/// have to be written for it.
+pub fn due_log_snapshot(view: &ClusterView<'_>, persisted: &PersistedState) -> Option<LogSnapshot> {
+    let is_due = is_change_wanted(view, persisted)
+        && view.observed.wanted.has_slot
+        && minor::is_next_minor(view)
+        && !minor::is_template_behind(view);
+    match minor::wait_before_next_minor(view, persisted) {
+        Some(PendingCause::LogSnapshot(snapshot)) if is_due && snapshot.missing > 0 => Some(snapshot),
+        _ => None,
     }
 }
 

@@ -9,7 +9,7 @@ use etcd_operator_etcd::version::{Minor, Version};
 use jiff::SignedDuration;
 
 use super::pending_cause::PendingCause;
-use super::{downgrade, health};
+use super::{downgrade, health, log_snapshot};
 use crate::blocker::Blocker;
 use crate::desired::Image;
 use crate::observed_state::{Container, Ordinal};
@@ -144,7 +144,10 @@ pub fn wait_before_next_minor(view: &ClusterView<'_>, persisted: &PersistedState
     let is_stored = statuses
         .iter()
         .all(|status| has_storage_version(status.storage_version.as_ref()));
-    (minor >= STORAGE_VERSION_SINCE && !is_stored).then_some(PendingCause::StorageVersion)
+    if minor >= STORAGE_VERSION_SINCE && !is_stored {
+        return Some(PendingCause::StorageVersion);
+    }
+    log_snapshot::pending(view, persisted).map(PendingCause::LogSnapshot)
 }
 
 /// What the user has to change before the next minor version.

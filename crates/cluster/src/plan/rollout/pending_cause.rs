@@ -1,5 +1,7 @@
 //! What the change of a pod template waits for, as a type: the status tells it, and it decides when to look again.
 
+use super::log_snapshot::LogSnapshot;
+
 /// What the change of a pod template waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PendingCause {
@@ -13,6 +15,8 @@ pub enum PendingCause {
     ClusterVersion,
     /// The files of the members are not of the minor version yet that all members run.
     StorageVersion,
+    /// A member may not have taken a snapshot of its log yet that the next minor version needs.
+    LogSnapshot(LogSnapshot),
     /// A downgrade is enabled in etcd that the spec does not ask for: it is canceled first.
     DowngradeEnabled,
     /// A downgrade is enabled, or is to be, and the cluster version is not lowered yet.

@@ -79,6 +79,9 @@ pub fn record_step(view: &ClusterView<'_>, persisted: &mut PersistedState, step:
     if let Step::EnableDowngrade { .. } = step {
         rollout.set_progressed(view.observed.now);
     }
+    if let Step::WriteLogEntries(snapshot) = step {
+        rollout.log_index = Some(snapshot.until);
+    }
     if let Step::RequestBackup(request) = step {
         rollout.backup_requested_at = Some(request.requested_at);
     }

@@ -60,6 +60,7 @@ fn ordinal_at(step: &Step) -> Option<Ordinal> {
         Step::Permit(_)
         | Step::FencePods(_)
         | Step::RequestBackup(_)
+        | Step::WriteLogEntries(_)
         | Step::EnableDowngrade { .. }
         | Step::CancelDowngrade { .. }
         | Step::Disarm(_) => None,
@@ -122,6 +123,7 @@ fn keeps_quorum(observed: &ObservedCluster, step: &Step) -> Result<(), TestCaseE
         | Step::Permit(_)
         | Step::FencePods(_)
         | Step::RequestBackup(_)
+        | Step::WriteLogEntries(_)
         | Step::EnableDowngrade { .. }
         | Step::CancelDowngrade { .. }
         | Step::Disarm(_) => {}

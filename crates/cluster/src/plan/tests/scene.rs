@@ -221,6 +221,7 @@ impl Scene {
             spec_hash: Some("as-asked".to_owned()),
             version: Some(self.version.clone()),
             quota: None,
+            snapshot_count: None,
             unseen_generation: None,
             secure_peers: false,
             secure_clients: false,
@@ -496,6 +497,7 @@ impl Scene {
                 format!("{how} pod {}", pod.uid)
             }
             Step::DeleteClaim { uid, .. } => format!("delete claim {uid}"),
+            Step::WriteLogEntries(snapshot) => format!("write {} log entries", snapshot.missing),
             Step::RequestBackup(request) => format!("request backup of {}", request.backup),
             Step::EnableDowngrade { target } => format!("enable downgrade to {target}"),
             Step::CancelDowngrade { ordinal } => format!("cancel downgrade through {}", name(ordinal)),

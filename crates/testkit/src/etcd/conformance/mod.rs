@@ -79,6 +79,7 @@ pub fn cases() -> Vec<Case> {
         versions::a_minor_upgrade_can_be_reversed_until_the_last_member_runs_it on NOT_NEWEST,
         versions::a_join_on_an_older_minor_fails on NOT_NEWEST,
         versions::a_version_two_minors_above_panics_on_the_log on &[Minor::V3_5],
+        versions::a_version_two_minors_above_needs_a_snapshot_of_the_log on &[Minor::V3_5],
         versions::members_are_downgraded_by_request on &[Minor::V3_5, Minor::V3_6],
     }
 }

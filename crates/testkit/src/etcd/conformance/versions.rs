@@ -108,6 +108,33 @@ pub(super) async fn a_version_two_minors_above_panics_on_the_log(bed: &dyn Bed) 
     replace(bed, 0, &bed.next_minor()).await;
 }
 
+pub(super) async fn a_version_two_minors_above_needs_a_snapshot_of_the_log(bed: &dyn Bed) {
+    bed.bootstrap(1).await;
+    agrees(bed, 0, &bed.version()).await;
+    let (next, last) = (bed.next_minor(), "3.7.3".parse().expect("a version"));
+    replace(bed, 0, &next).await;
+    agrees(bed, 0, &next).await;
+    bed.kill(0);
+    bed.start_on(0, &last, None);
+    assert_eq!(
+        bed.ends(0).await,
+        2,
+        "it reads the log from before the member between"
+    );
+    replace(bed, 0, &next).await;
+    bed.write(0, "key", "value").await;
+    let port = bed.dial(0).await.expect("it serves");
+    for _ in 0..11 {
+        assert!(
+            port.write_log_entries(1_000).await.is_ok(),
+            "the log takes entries"
+        );
+    }
+    replace(bed, 0, &last).await;
+    agrees(bed, 0, &last).await;
+    assert_eq!(bed.get(0, "key").await.as_deref(), Some("value"));
+}
+
 pub(super) async fn members_are_downgraded_by_request(bed: &dyn Bed) {
     let (own, next) = (bed.version(), bed.next_minor());
     for number in 0..3 {

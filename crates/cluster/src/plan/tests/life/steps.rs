@@ -33,9 +33,10 @@ impl Life {
                 Outcome::Done
             }
             // No EtcdBackup covers the cluster of a life.
-            Step::RequestBackup(_) | Step::EnableDowngrade { .. } | Step::CancelDowngrade { .. } => {
-                Outcome::Refused
-            }
+            Step::RequestBackup(_)
+            | Step::WriteLogEntries(_)
+            | Step::EnableDowngrade { .. }
+            | Step::CancelDowngrade { .. } => Outcome::Refused,
             Step::Permit(permits) => done(
                 permits
                     .iter()
@@ -177,6 +178,7 @@ impl Life {
             | Step::DeletePod { .. }
             | Step::DeleteClaim { .. }
             | Step::RequestBackup(_)
+            | Step::WriteLogEntries(_)
             | Step::EnableDowngrade { .. }
             | Step::CancelDowngrade { .. } => Outcome::Refused,
         }
