@@ -1,5 +1,7 @@
 //! How members are, and what keeps them well, on every minor.
 
+use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -197,6 +199,39 @@ async fn members_have_one_hash_at_one_revision_and_positions_follow_writes() -> 
         }
         hashes.dedup();
         assert!(hashes.len() <= 1, "{version:?}: {hashes:?}");
+    }
+    Ok(())
+}
+
+/// What the operator relies on before etcd 3.7: after so many entries a member has a snapshot of its log, and no key has changed.
+#[tokio::test]
+async fn entries_that_change_nothing_lead_to_a_snapshot_of_the_log() -> Result<()> {
+    const COUNT: u64 = 200;
+    for version in [EtcdVersion::V3_5_35, EtcdVersion::V3_6_16, EtcdVersion::V3_7_3] {
+        let fleet = Fleet::new(version).await?;
+        let mut config = fleet.config(0, FirstState::New, &[0]);
+        config.tuning.snapshot_count = Some(COUNT);
+        let snapshots = Path::new(&config.data_dir).join("member/snap");
+        let mut process = fleet.start(config)?;
+        let client = fleet.serving(0, &mut process).await?;
+        let has_snapshot = || -> Result<bool> {
+            let mut files = fs::read_dir(&snapshots)?;
+            Ok(files
+                .any(|file| file.is_ok_and(|file| file.path().extension().is_some_and(|end| end == "snap"))))
+        };
+        assert!(!has_snapshot()?, "{version:?}");
+        let before = client.status().await?;
+        client.write_log_entries(COUNT + 1).await?;
+        let after = client.status().await?;
+        assert_eq!(after.position.revision, before.position.revision, "{version:?}");
+        assert!(
+            after.raft_index.0 > before.raft_index.0 + COUNT,
+            "{version:?}: {before:?} became {after:?}"
+        );
+        until("the snapshot is on the disk", LIMIT, || async {
+            Ok(has_snapshot()?.then_some(()))
+        })
+        .await?;
     }
     Ok(())
 }

@@ -8,6 +8,7 @@ mod forward;
 mod interrupted;
 mod missing_image;
 mod panicking_image;
+mod quiet;
 mod reversed;
 
 use std::sync::Arc;
@@ -39,13 +40,16 @@ macro_rules! shared {
 const GATE: [Scenario; 1] = [shared!("one_minor_under_load", forward::one_minor)];
 
 /// The rest, for their time.
-const FULL: [Scenario; 18] = [
+const FULL: [Scenario; 21] = [
     shared!("three_minors_in_one_edit", forward::three_minors),
     shared!(
         "an_old_patch_walks_through_the_newest",
         forward::from_an_old_patch
     ),
     shared!("from_3_2_to_3_4", forward::from_the_oldest),
+    shared!("a_quiet_cluster_goes_from_3_5_to_3_7", quiet::on_volumes),
+    shared!("a_quiet_member_goes_from_3_5_to_3_7", quiet::of_one),
+    shared!("a_quiet_cluster_in_pods_goes_from_3_5_to_3_7", quiet::in_pods),
     shared!(
         "a_kubernetes_api_server_keeps_its_objects_from_3_5_to_3_7",
         api_server::keeps_its_objects
