@@ -23,8 +23,11 @@ pub struct NextVersion {
 }
 
 /// The last minor version that reads log entries of etcd's API v2. The health checks of 3.4 and older write such entries, and 3.6
-/// panics on those that lie behind the last snapshot of the log: so members take one as soon as they run this version.
+/// panics on those that lie behind the last snapshot of the log: so members take one often while they run this version on
+/// their way, and `log_snapshot` waits for it.
 const LAST_WITH_API_V2: Minor = Minor::V3_5;
+/// After how many entries they take one: so few slow no writes, while a snapshot after each entry does.
+const SNAPSHOT_COUNT_ON_THE_WAY: u64 = 100;
 
 /// The next version of a cluster whose pod template has this version. What it is said to want already does not count.
 pub fn next_version(
@@ -149,7 +152,7 @@ impl From<UpgradePath> for NextVersion {
     fn from(path: UpgradePath) -> Self {
         let leaves_api_v2 = Minor::of(&path.next) == Some(LAST_WITH_API_V2) && !path.rest.is_empty();
         Self {
-            snapshot_count: leaves_api_v2.then_some(1),
+            snapshot_count: leaves_api_v2.then_some(SNAPSHOT_COUNT_ON_THE_WAY),
             version: path.next,
             later: path.rest,
             blocker: None,

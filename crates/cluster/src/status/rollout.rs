@@ -137,7 +137,7 @@ pub fn pending_text(view: &ClusterView<'_>, plan: &Plan, inputs: &StatusInputs<'
             )
         }
         RolloutState::Pending(PendingCause::LogSnapshot(snapshot)) => format!(
-            "{changes}: waiting until every member has taken a snapshot of its raft log: etcd {} cannot read entries that 3.5 and older wrote to it. {} entries are left to be written.",
+            "{changes}: waiting until every member has taken a snapshot of its raft log: etcd {} cannot read all entries that older versions wrote to it. {} entries are left to be written.",
             observed.wanted.version, snapshot.missing
         ),
         RolloutState::Pending(PendingCause::DowngradeEnabled) => format!(

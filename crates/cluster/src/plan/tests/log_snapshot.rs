@@ -59,7 +59,7 @@ fn entries_are_written_until_every_member_has_taken_a_snapshot_of_its_log() {
     assert_eq!(
         told.message.as_deref(),
         Some(
-            "Pending changes of the spec (etcd 3.6.16 → 3.7.3): waiting until every member has taken a snapshot of its raft log: etcd 3.7.3 cannot read entries that 3.5 and older wrote to it. 10001 entries are left to be written."
+            "Pending changes of the spec (etcd 3.6.16 → 3.7.3): waiting until every member has taken a snapshot of its raft log: etcd 3.7.3 cannot read all entries that older versions wrote to it. 10001 entries are left to be written."
         )
     );
 
@@ -101,6 +101,22 @@ fn another_change_of_the_spec_counts_from_the_log_of_its_time() {
     has_log(&mut scene, 20_000, 20_000);
     asks_for_version(&mut scene, "3.7.3");
     assert_eq!(waits(&scene).0, Some(snapshot(30_001, 10_001)));
+}
+
+#[test]
+fn from_3_5_members_whose_template_says_how_often_they_take_one_take_one_first() {
+    for (count, snapshot) in [
+        (Some(100), Some(snapshot(201, 101))),
+        (Some(20_000), Some(snapshot(20_101, 20_001))),
+        (None, None),
+    ] {
+        let mut scene = asked("3.5.35", "3.6.16");
+        settles(&mut scene, "3.5.35");
+        look(&mut scene);
+        has_log(&mut scene, 100, 100);
+        scene.observed.set.as_mut().expect("a set").snapshot_count = count;
+        assert_eq!(waits(&scene).0, snapshot, "{count:?}");
+    }
 }
 
 #[test]

@@ -438,8 +438,8 @@ fn members_drop_log_entries_of_api_v2_on_their_way_through_the_last_version_that
         next_version(&scene.observed, Some(&template), &IntermediateVersions::default())
     };
     for (running, target, count) in [
-        ("3.4.44", "3.7.3", Some(1)),
-        ("3.5.21", "3.6.16", Some(1)),
+        ("3.4.44", "3.7.3", Some(100)),
+        ("3.5.21", "3.6.16", Some(100)),
         ("3.4.44", "3.5.35", None),
         ("3.5.35", "3.6.16", None),
         ("3.3.27", "3.5.35", None),
