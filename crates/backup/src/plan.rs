@@ -209,7 +209,8 @@ fn start_next_run(observed: &ObservedBackup, plan: &mut Plan) {
     }
 }
 
-/// Plans which Jobs to create, and which to delete because no run needs them.
+/// Plans which Jobs to create for started runs, and which to delete: those of no run, and those that are outdated or whose result
+/// is lost, which are created again.
 fn plan_jobs(observed: &ObservedBackup, plan: &mut Plan) {
     for run in plan.persisted.runs.iter().filter(|run| run.started_at.is_some()) {
         let name = run.job_name(&observed.name);

@@ -100,7 +100,7 @@ pub struct LogHead {
     pub member: MemberId,
 }
 
-/// How far a log goes, and what is in it.
+/// The last position of a log, and whether clients may have written to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogEnd {
     /// The last term.

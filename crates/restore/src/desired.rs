@@ -47,7 +47,7 @@ pub struct Desired {
     pub keys: Option<String>,
 }
 
-/// A reference to a backup.
+/// Which backup to restore; [`Self::Refused`] after the spec was edited during the restore into one that names none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BackupRef {
     /// An object in a store, by its full key.

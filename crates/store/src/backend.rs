@@ -106,7 +106,7 @@ pub struct ObjectMetadata {
     pub modified: Option<Timestamp>,
 }
 
-/// An object in a listing.
+/// An object in a listing; its name need not be a valid [`Key`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedObject {
     /// The name as the store reports it. Other programs may have written objects with names that [`Key`]
@@ -195,7 +195,7 @@ pub trait Backend: fmt::Debug + Send + Sync {
     ) -> BackendFuture<'a, Part>;
     /// Assembles the object from its parts, in order. There is at least one part.
     fn complete<'a>(&'a self, target: &'a PendingUpload, parts: &'a [Part]) -> BackendFuture<'a, ()>;
-    /// Aborts an upload and discards its parts.
+    /// Aborts an upload and discards its parts. Fails with `NoUpload` if there is none.
     fn abort<'a>(&'a self, target: &'a PendingUpload) -> BackendFuture<'a, ()>;
     /// Reads the metadata of an object.
     fn head<'a>(&'a self, key: &'a Key) -> BackendFuture<'a, ObjectMetadata>;

@@ -111,7 +111,7 @@ struct Locations {
 }
 
 impl Locations {
-    /// A path with directories is taken as it is.
+    /// The executable: at its path if that names directories, else the first one in the search path.
     fn find_program(&self, program: &Path, is_executable: impl Fn(&Path) -> bool) -> Option<PathBuf> {
         if program.components().count() > 1 {
             return Some(program.to_owned()).filter(|file| is_executable(file));

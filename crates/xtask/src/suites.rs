@@ -44,7 +44,7 @@ pub(crate) fn clean() -> Result<(), String> {
     run::plainly(run::program(&places::built("bed")?, ["clean"]))
 }
 
-/// What needs a control plane.
+/// Runs the tests that need a control plane.
 pub(crate) fn end_to_end(tally: &mut Tally) -> Result<(), String> {
     cargo_test(tally, Kind::EndToEnd, &named(&test_files()?.end_to_end), &[])
 }

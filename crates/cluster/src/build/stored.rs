@@ -83,7 +83,7 @@ impl StoredTemplates {
         annotation(&self.template, ANNOTATION_SPEC_HASH)
     }
 
-    /// The version of etcd in the template.
+    /// The version of etcd that the pod template names; none if it names none.
     pub fn version(&self) -> Option<&str> {
         annotation(&self.template, ANNOTATION_VERSION)
     }

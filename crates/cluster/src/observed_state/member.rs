@@ -64,7 +64,7 @@ impl<T> QueryResult<T> {
         }
     }
 
-    /// The failed call, if one was made and failed.
+    /// The failed call, if one was made and failed. An answer of somebody else is no failure.
     pub fn failure(&self) -> Option<&CallFailure> {
         match self {
             Self::NoAnswer(failure) => Some(failure),

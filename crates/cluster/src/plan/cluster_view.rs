@@ -48,7 +48,7 @@ pub struct ClusterView<'a> {
 }
 
 impl<'a> ClusterView<'a> {
-    /// What this world means.
+    /// Borrows what was observed; each method judges it anew.
     pub fn new(observed: &'a ObservedCluster) -> Self {
         Self { observed }
     }

@@ -68,10 +68,10 @@ pub fn decide(view: &ClusterView<'_>, persisted: &PersistedState) -> FlowDecisio
         return or_other_work(unfinished);
     }
     let others = finish_joins(view, known)
-        .or_else(|| follow(view, known, scale::decide(view, known)?))
+        .or_else(|| carry_out(view, known, scale::decide(view, known)?))
         .or_else(|| discard_leftovers(view, known))
         .map(or_other_work);
-    let next_of_rollout = || follow(view, known, rollout::decide(view, known, persisted)?);
+    let next_of_rollout = || carry_out(view, known, rollout::decide(view, known, persisted)?);
     // Pods that find no node hold up no change: it may be what lets them come.
     let is_waiting = |others: &FlowDecision| others.operation.is_none() && others.step.is_none();
     if others.as_ref().is_none_or(is_waiting)
@@ -96,8 +96,8 @@ pub fn decide(view: &ClusterView<'_>, persisted: &PersistedState) -> FlowDecisio
     }
 }
 
-/// Goes on with the flow that has to.
-fn follow(view: &ClusterView<'_>, known: &Known, candidate: Candidate) -> Option<FlowDecision> {
+/// Makes the decision of a candidate, through the flow that it names.
+fn carry_out(view: &ClusterView<'_>, known: &Known, candidate: Candidate) -> Option<FlowDecision> {
     match candidate {
         Candidate::Decision(decision) => Some(decision),
         Candidate::Join(join) => bring_in(view, known, join),
@@ -191,7 +191,7 @@ fn other_work(view: &ClusterView<'_>, known: &Known, begun: &FlowDecision) -> Op
     // that was added and not brought in, which nobody else would finish.
     let others = repair_members(view, known, Some(waiting)).or_else(|| {
         let unfinished = || finish_joins(view, known).filter(|other| other.step.is_some());
-        let scaled = || follow(view, known, scale::decide(view, known)?);
+        let scaled = || carry_out(view, known, scale::decide(view, known)?);
         (!is_leaving).then(|| unfinished().or_else(scaled))?
     });
     let is_other = |other: &FlowDecision| {
@@ -272,7 +272,7 @@ fn advance(view: &ClusterView<'_>, known: &Known, operation: Operation) -> Optio
         }
         Operation::Join(join) => bring_in(view, known, join),
         Operation::Remove { ordinal, id } => remove::advance(view, known, ordinal, id),
-        Operation::Replace(replace) => follow(view, known, replace::advance(view, known, replace)?),
+        Operation::Replace(replace) => carry_out(view, known, replace::advance(view, known, replace)?),
         Operation::Discard(disk) => discard(view, disk),
         Operation::Resume { ordinal, grant } => resume_on_moved_volume(view, ordinal, Some(&grant)),
     }

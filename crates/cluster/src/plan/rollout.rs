@@ -7,8 +7,10 @@
 //! 4. One member after the other is restarted with it, the leader last, each only while all others are healthy. Members that
 //!    keep their data in their pods are replaced instead (`surge`).
 //!
-//! So a bad change stops at the first member, and a corrected one goes on from there. The modules below answer questions about
-//! a rollout and are asked by others, too.
+//! So a bad change stops at the first member, and a corrected one goes on from there. What stops a rollout: before the template
+//! changes `gate` (the user must act, members not settled, the API server refuses the pods, no slot); between two members
+//! `state::may_restart_members` and `decide` (an alarm, a voter that is not healthy, a learner, a running backup, the wait before the
+//! point of no return). `stalled` and `state` only tell it. The modules below answer questions about a rollout and are asked by others, too.
 
 pub mod backup_first;
 pub mod downgrade;

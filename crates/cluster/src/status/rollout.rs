@@ -182,13 +182,13 @@ pub fn pending_text(view: &ClusterView<'_>, plan: &Plan, inputs: &StatusInputs<'
         }
         RolloutState::Stalled { member, problem } => format!(
             "{member} {problem}. No other member is restarted. The rollout goes on when it recovers, or when the spec is corrected or set back.{}",
-            describe_intermediate(view).unwrap_or_default()
+            intermediate_hint(view).unwrap_or_default()
         ),
     })
 }
 
-/// How to take another intermediate version, where members are to run one that no user named.
-fn describe_intermediate(view: &ClusterView<'_>) -> Option<String> {
+/// Which chart value names another intermediate version; none if the next version is the last one.
+fn intermediate_hint(view: &ClusterView<'_>) -> Option<String> {
     let wanted = &view.observed.wanted;
     (!wanted.later_versions.is_empty()).then(|| {
         format!(

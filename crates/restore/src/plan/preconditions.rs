@@ -29,7 +29,7 @@ pub fn check_preconditions(
     source: &Source,
     verified: &Verified,
 ) -> Result<(RestoreIntent, String), (Reason, String)> {
-    if let Some(message) = point_mismatch(observed, source, verified) {
+    if let Some(message) = violates_point_in_time(observed, source, verified) {
         return Err((Reason::NoBackup, message));
     }
     if verified.auth_enabled {
@@ -81,8 +81,13 @@ fn unknown_alarm(verified: &Verified) -> Option<&str> {
     alarms.find(|alarm| !KNOWN_ALARMS.contains(alarm))
 }
 
-/// Why the stored object is no longer the selected backup: it was replaced since.
-fn point_mismatch(observed: &ObservedRestore, source: &Source, verified: &Verified) -> Option<String> {
+/// Why the verified object is not from before the revision or time in `spec.source.at`: it was replaced since it was selected. One
+/// that was replaced and still fits passes.
+fn violates_point_in_time(
+    observed: &ObservedRestore,
+    source: &Source,
+    verified: &Verified,
+) -> Option<String> {
     let BackupRef::Backup { at, .. } = &observed.desired.backup else {
         return None;
     };

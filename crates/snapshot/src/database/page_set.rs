@@ -7,7 +7,7 @@ pub(super) struct PageSet {
 }
 
 impl PageSet {
-    /// Creates an empty set for numbers below `limit`.
+    /// Creates an empty set for numbers below `limit`, rounded up to a multiple of 64.
     pub fn with_limit(limit: u64) -> Self {
         let words = usize::try_from(limit.div_ceil(64)).unwrap_or(0);
         Self {

@@ -45,7 +45,8 @@ pub fn delete_stale_pod_at(
     })
 }
 
-/// Those of them that may still run: a pod is gone when its object is, or when kubelet says that its container has ended.
+/// A blocker for each stale pod that may still run. One has stopped when its object is gone, or when it is being deleted and its
+/// container has ended.
 pub fn unconfirmed_stops(observed: &ObservedCluster, incarnation: i64) -> Vec<Blocker> {
     let running = stale_pods(observed, incarnation).filter(|(_, pod)| {
         let has_ended = matches!(pod.container, Container::Ended { .. });

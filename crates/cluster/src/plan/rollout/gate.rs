@@ -121,7 +121,8 @@ pub fn due_log_snapshot(view: &ClusterView<'_>, persisted: &PersistedState) -> O
     }
 }
 
-/// Whether the spec asks for another pod template, and neither a restore nor the user keeps it from changing.
+/// Whether the spec asks for another pod template, and nothing holds the change: no restore, no pause, no hibernation, nothing that the
+/// user must do first, and a rollout has been recorded.
 fn is_change_wanted(view: &ClusterView<'_>, persisted: &PersistedState) -> bool {
     let observed = view.observed;
     let is_restoring = persisted.restore.as_ref().is_some_and(Restore::is_active);

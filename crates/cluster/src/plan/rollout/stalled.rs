@@ -1,4 +1,5 @@
-//! The member that keeps a rollout from going on: one that makes no progress until the deadline, or finds no node.
+//! Which member a stalled rollout is reported with: one that makes no progress until the deadline, or finds no node. This stops
+//! nothing: a rollout waits for unhealthy members by itself.
 
 use jiff::SignedDuration;
 
