@@ -7,7 +7,7 @@ use std::time::Duration;
 use etcd_operator_api::names::{CLIENT_PORT, PEER_PORT};
 use etcd_operator_etcd::endpoint::{Endpoint, Limits, Tls};
 use etcd_operator_etcd::id::MemberId;
-use etcd_operator_etcd::membership::{self as etcd, Member, Unknown};
+use etcd_operator_etcd::membership::{self as etcd, Member, Role, Unknown};
 use etcd_operator_etcd::policy::Feature;
 use etcd_operator_etcd::status::{Alarm, AlarmKind, Status};
 use etcd_operator_etcd::url::ClientUrl;
@@ -113,6 +113,9 @@ pub async fn probe_members(
     };
     let alarms = match reader.and_then(|reader| connections.get(&reader)) {
         Some(connection) if has_errors(members) => connection.alarms().await,
+        Some(connection) if has_joining_member(&membership) => {
+            Ok(connection.alarms().await.unwrap_or_default())
+        }
         _ => Ok(BTreeSet::new()),
     };
     let (alarms, alarms_failure) = match alarms {
@@ -374,6 +377,16 @@ async fn membership(
         }
     }
     (Membership::Unknown(why), None)
+}
+
+/// Whether a member was added and may still have to bring the data. From etcd 3.6 on, one that got them as a snapshot serves nobody
+/// before another entry of the log has come, which in a quiet cluster may be never. A list of alarms is one.
+fn has_joining_member(membership: &Membership) -> bool {
+    let Membership::Known(known) = membership else {
+        return false;
+    };
+    let mut members = known.members.values();
+    members.any(|member| member.role == Role::Learner || !member.has_started())
 }
 
 /// Whether a member complains of anything; those that cannot are asked about alarms always.
