@@ -9,11 +9,20 @@ const MAX_CHARS: usize = 300;
 pub fn most_telling_line(words: &str) -> String {
     let lines = words.lines().filter(|line| !line.trim().is_empty());
     let chosen = lines.max_by_key(|line| severity(line)).unwrap_or_default();
+    if is_stack_frame(chosen) {
+        return "it panicked, and `kubectl logs --previous` of its pod says why".to_owned();
+    }
     let chosen = to_sentence(chosen);
     match chosen.char_indices().nth(MAX_CHARS) {
         Some((end, _)) => format!("{} …", &chosen[..end]),
         None => chosen,
     }
+}
+
+/// Whether this is where a Go program was when it panicked: what it panicked of was said before, and not kept.
+fn is_stack_frame(line: &str) -> bool {
+    let place = line.trim_start().split_once(".go:").map(|(_, place)| place);
+    place.is_some_and(|place| place.contains(" +0x")) || line.starts_with("created by ")
 }
 
 /// The gravest kind of line.
@@ -103,6 +112,17 @@ mod tests {
             "Error: the volume is not there"
         );
         assert_eq!(most_telling_line(""), "");
+    }
+
+    #[test]
+    fn of_a_panic_the_reason_is_shown_or_where_it_stands() {
+        let stack = "goroutine 1 [running]:\ngo.etcd.io/etcd/pkg/v3/schedule.job.Do()\n\tgo.etcd.io/etcd/pkg/v3@v3.7.3/schedule/schedule.go:101 +0x16f\n";
+        let all = format!("panic: unmarshal should never fail\n\n{stack}");
+        assert_eq!(most_telling_line(&all), "panic: unmarshal should never fail");
+        assert_eq!(
+            most_telling_line(stack),
+            "it panicked, and `kubectl logs --previous` of its pod says why"
+        );
     }
 
     #[test]
