@@ -11,6 +11,7 @@ use etcd_operator_runtime::events::Severity;
 use super::inputs::StatusInputs;
 use super::step_failure;
 use super::text::{MAX_CHARS, Transition, sentence};
+use crate::blocker::{BlockerReason, root_cause};
 use crate::build::PendingChange;
 use crate::observed_state::Pod;
 use crate::plan::{
@@ -170,14 +171,23 @@ pub fn pending_text(view: &ClusterView<'_>, plan: &Plan, inputs: &StatusInputs<'
             let path = describe_path(view, plan).map(|path| format!(" etcd {path}."));
             let (updated, all) = count_updated(view);
             let unschedulable = unschedulable_member(view, &plan.persisted);
-            let unschedulable = unschedulable.map(|(member, problem)| {
-                let words = format!("{member} {problem}");
-                format!(" {}", sentence(&words, MAX_CHARS))
-            });
+            let unschedulable = unschedulable.map(|(member, problem)| format!("{member} {problem}"));
+            // What the next restart waits for.
+            let explanation = &plan.explanation;
+            let waits = || {
+                let is_waiting = explanation.reason == Reason::RollingOut && plan.step.is_none();
+                // A pod may find no node for a moment.
+                let cause = root_cause(&explanation.blockers)
+                    .filter(|cause| cause.reason() != BlockerReason::PodUnschedulable);
+                let cause = cause.map(ToString::to_string);
+                is_waiting.then(|| cause.unwrap_or_else(|| explanation.text.clone()))
+            };
+            let words = unschedulable.or_else(waits);
+            let words = words.map(|words| format!(" {}", sentence(&words, MAX_CHARS)));
             format!(
                 "{updated} of {all} members have the current pod template.{}{}",
                 path.unwrap_or_default(),
-                unschedulable.unwrap_or_default(),
+                words.unwrap_or_default(),
             )
         }
         RolloutState::Stalled { member, problem } => format!(

@@ -78,7 +78,8 @@ fn a_rollout_names_the_pod_that_finds_no_node_after_half_a_minute() {
     scene.pod_at(1).unscheduled_since = Some(scene.observed.now);
     scene.observed.now += SignedDuration::from_secs(29);
     let counted = "1 of 3 members have the current pod template.";
-    assert_eq!(rolled_out(&scene), told(counted));
+    let waits = "Waiting for every voter to be healthy before the next member is restarted.";
+    assert_eq!(rolled_out(&scene), told(&format!("{counted} {waits}")));
     scene.observed.now += SignedDuration::from_secs(1);
     let named = format!("{counted} c-1 finds no node: {words}");
     assert_eq!(rolled_out(&scene), told(&named));
