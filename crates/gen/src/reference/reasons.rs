@@ -161,7 +161,7 @@ const GENERAL: &[ReasonDoc] = &[
     reason(
         "RolledOut",
         "RollingOut",
-        "False: members are restarted one by one, the leader last. The message counts those that have the current pod template.",
+        "False: members are restarted one by one, the leader last. The message counts those that have the current pod template, and says what the next restart waits for.",
         "",
     ),
     reason(
