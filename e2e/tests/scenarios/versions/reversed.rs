@@ -32,7 +32,7 @@ pub async fn in_time(stage: Arc<Stage>) -> Result<()> {
         })
         .await?;
     ensure!(
-        reversible(tenant).await? != "false",
+        reversible(tenant).await? == "true",
         "it is not reversible with one member of the new minor"
     );
     upgrade.load.flows().await?;
