@@ -9,8 +9,8 @@ use crate::version::{Minor, Version};
 
 pub use features::{Feature, connected_to_add};
 pub use steps::{
-    DowngradeRefusal, IntermediateVersionError, IntermediateVersions, UpgradePath, UpgradeRefusal, floor,
-    path,
+    DowngradeRefusal, IntermediateVersionError, IntermediateVersions, LOWEST_DOWNGRADE, UpgradePath,
+    UpgradeRefusal, floor, path,
 };
 
 /// The minor of clusters whose user names no version.

@@ -6,7 +6,7 @@ use etcd_operator_etcd::policy::Feature;
 
 use super::cluster_view::ClusterView;
 use super::decision::{FlowDecision, Reason};
-use super::rollout::minor;
+use super::rollout::minor::{self, WaitBeforeLast};
 use super::step::Step;
 use super::{corrupt, safety};
 use crate::blocker::Blocker;
@@ -35,16 +35,28 @@ pub fn wait_before_removal(
             "{name} is to be taken out. A member reports errors, and etcd does not tell its alarms: no member is removed until it does."
         ));
     }
-    // One that the kubelet calls ready has missed an answer. A dead one would keep the others from returning.
-    let pod = view.observed.member(ordinal).pod.as_ref();
-    let is_ready = pod.is_some_and(|pod| pod.ready && pod.deleting.is_none());
-    let seems_to_serve = is_ready || view.is_healthy(known, member);
-    let last = seems_to_serve.then(|| minor::wait_before_last(view, ordinal));
-    last.flatten().and_then(|last| {
+    wait_before_last(view, known, ordinal, member).and_then(|last| {
         waiting(format!(
             "{name} is to be taken out and is the last member of the lower minor version: {last}."
         ))
     })
+}
+
+/// What a member that serves still stays for as the last one of the lower minor version. A dead one would keep the others from
+/// returning.
+pub fn wait_before_last(
+    view: &ClusterView<'_>,
+    known: &Known,
+    ordinal: Ordinal,
+    member: &Member,
+) -> Option<WaitBeforeLast> {
+    // One that the kubelet calls ready has missed an answer.
+    let pod = view.observed.member(ordinal).pod.as_ref();
+    let is_ready = pod.is_some_and(|pod| pod.ready && pod.deleting.is_none());
+    let seems_to_serve = is_ready || view.is_healthy(known, member);
+    seems_to_serve
+        .then(|| minor::wait_before_last(view, ordinal))
+        .flatten()
 }
 
 /// Takes a member out if that is safe, its leadership first.

@@ -12,8 +12,9 @@ use etcd_operator_etcd::membership::{Known, Member};
 use super::cluster_view::ClusterView;
 use super::decision::{Candidate, FlowDecision, Reason};
 use super::evidence::{has_other_volume, has_reverted_volume, has_served_template_at, is_node_lost};
-use super::removal::move_leadership;
-use super::rollout::{minor, outdated};
+use super::removal::{self, move_leadership};
+use super::rollout::minor::{self, WaitBeforeLast};
+use super::rollout::outdated;
 use super::step::{GracePeriod, PodRef, Step};
 use super::{corrupt, replace_request, safety};
 use crate::blocker::{Blocker, MemberProblem};
@@ -41,7 +42,16 @@ pub fn begin(
         claim: disk.claim,
         attempt,
     };
-    take_out(view, known, known.members.get(&id)?, replace)
+    let member = known.members.get(&id)?;
+    if let Some(last) = wait_before_last(view, known, member, &replace) {
+        let text = format!(
+            "{} is to be replaced and is the last member of the lower minor version: {last}.",
+            view.observed.name(ordinal)
+        );
+        return is_still_needed(view, known, member, &replace)
+            .then(|| FlowDecision::without_operation(Reason::Waiting, text));
+    }
+    take_out(view, known, member, replace)
 }
 
 /// Goes on with it; none once it has become pointless.
@@ -82,7 +92,9 @@ fn take_out(
     replace: Replace,
 ) -> Option<FlowDecision> {
     let observed = view.observed;
-    if !is_still_needed(view, known, member, &replace) {
+    if !is_still_needed(view, known, member, &replace)
+        || wait_before_last(view, known, member, &replace).is_some()
+    {
         return None;
     }
     // The count is for one spec: whoever changes it has found out something, and it begins anew.
@@ -133,9 +145,7 @@ fn is_still_needed(view: &ClusterView<'_>, known: &Known, member: &Member, repla
                 && corrupt::confirm_difference(view, known, member).is_ok()
         }
         Cause::Outdated => {
-            outdated::is_outdated(view, replace.ordinal)
-                && !minor::must_keep_minor(view, replace.ordinal)
-                && minor::wait_before_last(view, replace.ordinal).is_none()
+            outdated::is_outdated(view, replace.ordinal) && !minor::must_keep_minor(view, replace.ordinal)
         }
         // An older operator may have begun it without asking.
         Cause::DiskDamaged | Cause::Discarded | Cause::LeftBehind
@@ -154,6 +164,23 @@ fn is_still_needed(view: &ClusterView<'_>, known: &Known, member: &Member, repla
                 || has_reverted_volume(view, replace.ordinal, member)
         }
         _ => false,
+    }
+}
+
+/// What the last member of the lower minor version still stays for. Nothing comes before the replacement of one that is lost or
+/// whose data are wrong.
+fn wait_before_last(
+    view: &ClusterView<'_>,
+    known: &Known,
+    member: &Member,
+    replace: &Replace,
+) -> Option<WaitBeforeLast> {
+    match replace.cause {
+        Cause::Outdated => minor::wait_before_last(view, replace.ordinal),
+        Cause::Requested | Cause::OtherVolume => {
+            removal::wait_before_last(view, known, replace.ordinal, member)
+        }
+        _ => None,
     }
 }
 

@@ -57,9 +57,12 @@ pub fn recreate_stuck_pod(view: &ClusterView<'_>, persisted: &PersistedState) ->
         return None;
     }
     let is_current_bad = stuck::stuck_pods(view).any(|(_, pod)| pod.spec_hash == set.spec_hash);
+    // Without quorum, the pod may be the one that is missing.
+    let has_to_wait = |ordinal| view.known().is_some() && minor::wait_before_leaving(view, ordinal).is_some();
     let (ordinal, pod) = stuck::stuck_pods(view).find(|(ordinal, pod)| {
         is_outdated(view, *ordinal)
             && !minor::must_keep_minor(view, *ordinal)
+            && !has_to_wait(*ordinal)
             && downgrade::restart_wait(view, *ordinal).is_none()
             && !(is_current_bad && view.has_served_template(pod))
     })?;
@@ -198,8 +201,7 @@ pub fn decide(view: &ClusterView<'_>, known: &Known, persisted: &PersistedState)
         );
         return waits(&text);
     }
-    let last = minor::leaves_lower_minor(view, *ordinal).then(|| minor::wait_before_last(view, *ordinal));
-    if let Some(wait) = last.flatten() {
+    if let Some(wait) = minor::wait_before_leaving(view, *ordinal) {
         let text = format!(
             "{} is the last member of the lower minor version: {wait}. Meanwhile the version can be set back.",
             observed.name(*ordinal),

@@ -20,6 +20,7 @@ mod lives;
 mod log_snapshot;
 mod minor_upgrade;
 mod pod_admission;
+mod point_of_no_return;
 mod properties;
 mod readiness;
 mod replace;

@@ -19,7 +19,7 @@ pub struct MembersSummary {
     pub ready: Option<Vec<String>>,
     /// Those that they are not.
     pub unready: Option<Vec<String>>,
-    /// The version that runs, the oldest where there are several.
+    /// The lowest version that a member runs, or ran when it was last seen.
     pub version: Option<String>,
     /// Who leads.
     pub leader: Option<String>,
@@ -43,6 +43,7 @@ pub fn summarize(
         .chain(pods.map(|(ordinal, _)| *ordinal))
         .collect();
     let mut summary = MembersSummary::default();
+    let mut versions = Vec::new();
     let known = view.known();
     for ordinal in ordinals {
         let observed_member = observed.member(ordinal);
@@ -66,6 +67,13 @@ pub fn summarize(
             Some(_) => Some(LEARNER),
             None => record.map(|record| if record.is_voter { VOTER } else { LEARNER }),
         };
+        // One that is silent for now comes back with what it ran last.
+        let recorded_version = observed.recorded_versions.get(&ordinal);
+        let version = observed_member
+            .status()
+            .map(|status| &status.version)
+            .or(recorded_version.filter(|_| record.is_some()));
+        versions.extend(version);
         let verdict = observed_member
             .report()
             .and_then(|report| serde_json::to_value(&report.verdict).ok())
@@ -92,14 +100,7 @@ pub fn summarize(
         };
         summary.members.push(unknown_fields::member(now, was));
     }
-    let versions = observed
-        .members
-        .values()
-        .filter_map(|observed_member| observed_member.status());
-    summary.version = versions
-        .map(|status| &status.version)
-        .min()
-        .map(ToString::to_string);
+    summary.version = versions.into_iter().min().map(ToString::to_string);
     let leader = known.and_then(|known| known.members.get(&known.leader?));
     summary.leader = leader.map(|leader| view.display_name(leader));
     summary

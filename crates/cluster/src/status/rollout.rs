@@ -5,7 +5,8 @@ use etcd_operator_api::cluster::{MemberStatus, RefusedStep, RolloutMember};
 use etcd_operator_api::condition::{self, ConditionType, Finding, Truth};
 use etcd_operator_api::names::ANNOTATION_RESTART;
 use etcd_operator_api::refusal::bounded;
-use etcd_operator_etcd::version::Version;
+use etcd_operator_etcd::policy::LOWEST_DOWNGRADE;
+use etcd_operator_etcd::version::{Minor, Version};
 use etcd_operator_runtime::events::Severity;
 
 use super::inputs::StatusInputs;
@@ -319,8 +320,21 @@ fn point_of_no_return(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> 
     if reversible(before) == Some(false) || reversible(after) != Some(false) {
         return None;
     }
-    let text = "The last member of the lower minor version is about to be restarted, or is gone. Without it setting spec.version back does not return to that version: restore a backup that was made before the upgrade into a new EtcdCluster.";
-    Some((Severity::Normal, "UpgradeIrreversible", text.to_owned()))
+    let left = before.current_version.parse().ok();
+    let conditions = after.conditions.as_deref().unwrap_or_default();
+    let is_ephemeral = condition::find(conditions, ConditionType::StorageEphemeral)
+        .is_some_and(|ephemeral| ephemeral.status == Truth::True.as_str());
+    let can_downgrade =
+        !is_ephemeral && left.is_some_and(|left: Version| Minor::of(&left) >= Some(LOWEST_DOWNGRADE));
+    let way_back = if can_downgrade {
+        "once all members run the newer one, set spec.updates.allowDowngrade to true with it, and etcd is downgraded"
+    } else {
+        "restore a backup that was made before the upgrade into a new EtcdCluster"
+    };
+    let text = format!(
+        "The last member of the lower minor version is about to be restarted, or is gone. Without it setting spec.version back alone does not return to that version: {way_back}."
+    );
+    Some((Severity::Normal, "UpgradeIrreversible", text))
 }
 
 /// The member that was restarted and serves again in another pod.

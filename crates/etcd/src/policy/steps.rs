@@ -129,7 +129,7 @@ impl fmt::Display for MinorText<'_> {
 }
 
 /// The lowest minor version that members can be downgraded to: 3.6 is the first one whose Downgrade API changes the files.
-const LOWEST_DOWNGRADE: Minor = Minor::V3_5;
+pub const LOWEST_DOWNGRADE: Minor = Minor::V3_5;
 
 /// The first patch of a minor version from which the next minor version can be reached. Below 3.5.26, removed members can come
 /// back on 3.6; below 3.6.11, a rolling upgrade to 3.7 is not supported.

@@ -13,7 +13,7 @@ use super::{downgrade, health, log_snapshot};
 use crate::blocker::Blocker;
 use crate::desired::Image;
 use crate::observed_state::{Container, Ordinal};
-use crate::persisted_state::PersistedState;
+use crate::persisted_state::{PersistedState, Rollout};
 use crate::plan::cluster_view::ClusterView;
 
 /// The minor version whose members do not run beside those of the next one while authentication is enabled.
@@ -108,7 +108,10 @@ pub fn is_return_asleep(view: &ClusterView<'_>) -> bool {
     let observed = view.observed;
     let template = template_version(view);
     let is_lower = template.is_some_and(|template| Minor::of(&observed.wanted.version) < Minor::of(template));
-    is_lower && !observed.has_pods() && !downgrade::is_previous_minor(view)
+    // The cluster version may have risen, though no member has told that it runs the newer one.
+    let rollout = observed.persisted.rollout.as_ref();
+    let is_over = rollout.is_some_and(|rollout| rollout.reversible == Some(false));
+    is_lower && !is_over && !observed.has_pods() && !downgrade::is_previous_minor(view)
 }
 
 /// What another minor version waits for; none if the pod template may change to a newer one, or a downgrade may be enabled.
@@ -186,7 +189,7 @@ pub fn is_mixed(view: &ClusterView<'_>) -> bool {
 }
 
 /// Whether the spec is set back to a lower minor version than some members run, or cannot be followed.
-fn is_returning(view: &ClusterView<'_>) -> bool {
+pub fn is_returning(view: &ClusterView<'_>) -> bool {
     let wanted = &view.observed.wanted;
     let versions = member_versions(view);
     let highest = versions.values().flatten().max();
@@ -220,6 +223,12 @@ pub fn leaves_lower_minor(view: &ClusterView<'_>, ordinal: Ordinal) -> bool {
         && template_version(view).is_none_or(|template| Minor::of(template) > own)
 }
 
+/// What the last member of the lower minor version still stays for before it restarts with the newer one.
+pub fn wait_before_leaving(view: &ClusterView<'_>, ordinal: Ordinal) -> Option<WaitBeforeLast> {
+    let leaves = leaves_lower_minor(view, ordinal);
+    leaves.then(|| wait_before_last(view, ordinal)).flatten()
+}
+
 /// What keeps the last member of the lower minor version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitBeforeLast {
@@ -227,6 +236,8 @@ pub enum WaitBeforeLast {
     Ready(SignedDuration),
     /// The others return to its version first.
     Return,
+    /// The spec asks for a version that the members cannot be brought to.
+    VersionBlocked,
 }
 
 /// What the last member of the lower minor version still stays for.
@@ -234,6 +245,9 @@ pub fn wait_before_last(view: &ClusterView<'_>, ordinal: Ordinal) -> Option<Wait
     let observed = view.observed;
     if !is_last_of_lower_minor(view, ordinal) {
         return None;
+    }
+    if observed.wanted.version_blocker.is_some() {
+        return Some(WaitBeforeLast::VersionBlocked);
     }
     if is_returning(view) {
         return Some(WaitBeforeLast::Return);
@@ -265,18 +279,37 @@ impl fmt::Display for WaitBeforeLast {
                 time.as_secs().max(1)
             ),
             Self::Return => f.write_str("waiting until the others have returned to its version"),
+            Self::VersionBlocked => {
+                f.write_str("waiting until the spec names a version to which the members can be brought")
+            }
         }
     }
 }
 
-/// Whether setting the spec back returns the members to the lower minor version; none before a minor version changes. `was` is
-/// what was known before.
-pub fn is_reversible(view: &ClusterView<'_>, restarting: Option<Ordinal>, was: Option<bool>) -> Option<bool> {
-    match members_of_lower_minor(view)[..] {
-        [] => was.map(|_| false),
+/// Whether setting the spec back returns the members to the lower minor version; none before a minor version changes. `rollout`
+/// is what was known before.
+pub fn is_reversible(view: &ClusterView<'_>, rollout: &Rollout) -> Option<bool> {
+    let lower = members_of_lower_minor(view);
+    let restarting = rollout.current.as_ref().map(|current| current.ordinal);
+    let is_last_restarting = restarting.is_some_and(|restarting| lower == [restarting]);
+    // It was decided that the last one goes, and it may be gone at any moment. Without pods, no member tells what it ran last.
+    let is_over = rollout.reversible == Some(false) && (is_last_restarting || !view.observed.has_pods());
+    match lower[..] {
+        _ if is_over => Some(false),
+        [] if has_left_minor(view, rollout) => Some(false),
+        [] => rollout.reversible.map(|_| false),
         _ if is_returning(view) => None,
-        // It was decided that it goes, and it may be gone at any moment.
-        [last] if Some(last) == restarting && was == Some(false) => was,
         _ => Some(true),
     }
+}
+
+/// Whether the members have left the minor version that the lowest of them had when the rollout was last looked at.
+fn has_left_minor(view: &ClusterView<'_>, rollout: &Rollout) -> bool {
+    let left = rollout.path.as_ref().and_then(|path| {
+        let left = path.versions.get(path.step.checked_sub(1)?)?;
+        Minor::of(left)
+    });
+    let versions = member_versions(view);
+    let lowest = versions.values().flatten().min().and_then(Minor::of);
+    left.is_some() && left < lowest
 }

@@ -31,7 +31,8 @@ pub fn refresh(view: &ClusterView<'_>, persisted: &mut PersistedState) {
     // What a paused cluster asks for is looked at when it is not paused any more.
     if rollout.spec_hash != *wanted && !observed.desired.paused {
         let current = rollout.current.take();
-        let reversible = rollout.reversible.filter(|_| minor::is_mixed(view));
+        let is_known = minor::is_mixed(view) || !observed.has_pods();
+        let reversible = rollout.reversible.filter(|_| is_known);
         let path = rollout.path.take();
         *rollout = Rollout {
             current,
@@ -54,9 +55,8 @@ pub fn refresh(view: &ClusterView<'_>, persisted: &mut PersistedState) {
     {
         rollout.set_current(None, observed.now);
     }
-    let restarting = rollout.current.as_ref().map(|current| current.ordinal);
-    rollout.reversible = minor::is_reversible(view, restarting, rollout.reversible);
-    rollout.path = version_path(view, rollout.path.as_ref(), restarting.is_some());
+    rollout.reversible = minor::is_reversible(view, rollout);
+    rollout.path = version_path(view, rollout.path.as_ref(), rollout.current.is_some());
 }
 
 /// What is remembered once this step is to be taken.
@@ -64,6 +64,10 @@ pub fn record_step(view: &ClusterView<'_>, persisted: &mut PersistedState, step:
     let is_template_moving = gate::may_update_template(view, persisted);
     if let Some(rollout) = persisted.rollout.as_mut().filter(|_| is_template_moving) {
         rollout.set_progressed(view.observed.now);
+        // What was told of the minor version before does not count for the next one.
+        if minor::is_next_minor(view) {
+            rollout.reversible = None;
+        }
     }
     let (Some(step), Some(rollout)) = (step, &mut persisted.rollout) else {
         return;
@@ -90,9 +94,9 @@ pub fn record_step(view: &ClusterView<'_>, persisted: &mut PersistedState, step:
             minor::leaves_lower_minor(view, pod.ordinal)
         }
         Step::Remove { ordinal, .. } => {
-            // With consent to a downgrade there is a way back.
-            !view.observed.desired.updates.allow_downgrade
-                && ordinal.is_some_and(|ordinal| minor::is_last_of_lower_minor(view, ordinal))
+            // A downgrade goes on without the first member that has the lower version.
+            let goes_down = minor::is_returning(view) && view.observed.desired.updates.allow_downgrade;
+            !goes_down && ordinal.is_some_and(|ordinal| minor::is_last_of_lower_minor(view, ordinal))
         }
         _ => false,
     };

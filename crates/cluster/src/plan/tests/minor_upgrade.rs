@@ -150,7 +150,7 @@ pub fn rollout(scene: &Scene) -> RolloutState {
     plan(&scene.observed).rollout
 }
 
-fn reversible(scene: &Scene) -> Option<bool> {
+pub fn reversible(scene: &Scene) -> Option<bool> {
     plan(&scene.observed)
         .persisted
         .rollout
