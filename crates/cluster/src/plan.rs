@@ -51,7 +51,7 @@ use crate::pending_operation::{Operation, PendingOperation};
 use crate::persisted_state::{PersistedState, Restore};
 use decision::FlowDecision;
 use refresh::refresh_persisted_state;
-use rollout::{gate, progress, state, surge};
+use rollout::{gate, progress, state, surge, under_way};
 use start_over::StartOver;
 
 pub use cluster_view::{ClusterView, Unreachable};
@@ -68,7 +68,7 @@ pub use rollout::minor::{
 };
 pub use rollout::outdated::outdated_pods;
 pub use rollout::pending_cause::PendingCause;
-pub use rollout::restarting::{RECONNECTED_AFTER, restarting_member};
+pub use rollout::restarting::restarting_member;
 pub use rollout::stalled::unschedulable_member;
 pub use rollout::state::{RolloutState, is_incomplete};
 pub use rollout::stuck::stuck_pods;
@@ -90,7 +90,7 @@ pub struct Plan {
     pub requeue_after: Duration,
     /// How far the current spec has come to the members.
     pub rollout: RolloutState,
-    /// Whether the pod template changes only if the API server would create its pods.
+    /// Whether the pod template changes, or a backup is requested first, only if the API server would create the changed pods.
     pub needs_dry_run: bool,
     /// Places at which this process takes over what another one began, until their pods have been touched.
     pub unfenced: BTreeSet<Ordinal>,
@@ -106,6 +106,16 @@ impl Plan {
                 .clone_into(&mut self.explanation.text);
         }
         self
+    }
+
+    /// Whether the rollout does something now, so that other clusters wait for it.
+    pub fn is_rollout_under_way(&self, observed: &ObservedCluster) -> bool {
+        let moves_template = self
+            .layout
+            .as_ref()
+            .is_some_and(ObjectLayout::may_update_template);
+        let acts = moves_template || self.step.is_some();
+        under_way::is_under_way(observed, &self.persisted, &self.rollout, acts)
     }
 
     /// The same once the member that it adds has this ID.
@@ -177,9 +187,8 @@ pub fn plan(observed: &ObservedCluster) -> Plan {
     let requeue_after =
         requeue::requeue_after(observed, &persisted, explanation.reason, step.is_some(), &rollout);
     let layout = (!is_hands_off).then(|| ObjectLayout::new(&view, &persisted));
-    let moves_template = layout.as_ref().is_some_and(ObjectLayout::may_update_template);
     Plan {
-        needs_dry_run: moves_template && persisted.has_formed() && gate::needs_dry_run(&view, &persisted),
+        needs_dry_run: layout.is_some() && persisted.has_formed() && gate::needs_dry_run(&view, &persisted),
         layout,
         rollout,
         persisted,

@@ -31,7 +31,6 @@ use etcd_operator_runtime::{
     report::Reporter,
     store::{Malformed, Store},
 };
-use jiff::SignedDuration;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Node, PersistentVolumeClaim, Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -44,7 +43,7 @@ use crate::metrics::{ClusterMetrics, Readings, Sample};
 use crate::observe::{self, Observation, observe};
 use crate::observed_state::{ObservedCluster, Ordinal};
 use crate::persisted_state::{PersistedState, Restore};
-use crate::plan::{self, ClusterView, ObjectLayout, PendingCause, Plan, RolloutState};
+use crate::plan::{self, ClusterView, ObjectLayout, Plan, RolloutState};
 use crate::ports::MemberClients;
 use crate::status::{self, StatusInputs};
 use apply_objects::{ApplyError, ObjectWriter};
@@ -303,7 +302,7 @@ impl Reconciler {
             .plan_with_dry_run(key, cluster, observation, image)
             .await
             .inspect_err(|_| self.rollout_slots.release(key))?;
-        if !is_under_way(&observation.observed, &plan) {
+        if !plan.is_rollout_under_way(&observation.observed) {
             self.rollout_slots.release(key);
         }
         self.set_unfenced(key, plan.unfenced.clone());
@@ -479,38 +478,6 @@ enum Applied {
     Wait(Wake),
 }
 
-/// Whether a rollout does something now. Whoever waits for its own members, its budget or its user keeps nobody else waiting.
-/// Between two members it does so until clients have returned, or the user has watched a newer minor version for long enough.
-fn is_under_way(observed: &ObservedCluster, plan: &Plan) -> bool {
-    let is_restarting = plan.persisted.rollout.as_ref().is_some_and(|rollout| {
-        let Some(current) = &rollout.current else {
-            let watched = SignedDuration::try_from(observed.desired.updates.min_ready);
-            let watched = watched.ok().filter(|_| rollout.reversible == Some(true));
-            let watched = watched.unwrap_or_default().min(WATCHED_AT_MOST);
-            let watched = watched.saturating_add(plan::RECONNECTED_AFTER);
-            return rollout.has_progressed_within(watched, observed.now);
-        };
-        let pod = observed.member(current.ordinal).pod.as_ref();
-        // The copies may not show yet that its pod goes, while its etcd does not answer any more.
-        let has_just_begun = rollout.has_progressed_within(PODS_SEEN_AFTER, observed.now);
-        has_just_begun || pod.is_none_or(|pod| pod.uid != current.pod || pod.deleting.is_some())
-    });
-    let moves_template = plan
-        .layout
-        .as_ref()
-        .is_some_and(ObjectLayout::may_update_template);
-    let is_lowering = matches!(
-        &plan.rollout,
-        RolloutState::Pending(PendingCause::LowerClusterVersion | PendingCause::LowerStorageVersion { .. })
-    );
-    let rollout = plan.persisted.rollout.as_ref();
-    let has_begun =
-        rollout.is_some_and(|rollout| rollout.has_progressed_within(LOWERED_WITHIN, observed.now));
-    (is_lowering && has_begun)
-        || plan.rollout == RolloutState::RollingOut
-            && (is_restarting || moves_template || plan.step.is_some())
-}
-
 /// Whether the template of the pods is kept in the status, too: the spec alone would not bring it back.
 fn keeps_applied_template(observation: &Observation, plan: &Plan) -> bool {
     let has_requests =
@@ -540,12 +507,6 @@ fn can_go_without_objects(persisted: &PersistedState) -> bool {
     persisted.has_formed() && !persisted.restore.as_ref().is_some_and(Restore::is_active)
 }
 
-/// How long a cluster keeps others waiting while its user watches the newer minor version.
-const WATCHED_AT_MOST: SignedDuration = SignedDuration::from_mins(10);
-/// How soon etcd has lowered the versions of a cluster whose downgrade is enabled.
-const LOWERED_WITHIN: SignedDuration = SignedDuration::from_mins(1);
-/// After what time the copies show that the pod of a restarted member goes.
-const PODS_SEEN_AFTER: SignedDuration = SignedDuration::from_secs(10);
 /// How soon to look again where nothing can be done: for a name that somebody else has, for definitions that drop the plan.
 const RETRY_LATER: Duration = Duration::from_secs(30);
 /// How soon to ask the API server again for what it has refused.

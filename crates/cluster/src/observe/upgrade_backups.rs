@@ -61,19 +61,25 @@ pub fn accepts_requests(backup: &EtcdBackup, cluster: &ObjectKey) -> bool {
 
 fn read(backup: &EtcdBackup) -> ObservedBackup {
     let status = backup.status.clone().unwrap_or_default();
-    let mut runs = status.active.iter().flatten();
+    let runs = status.active.iter().flatten();
+    let runs: Vec<_> = runs.filter(|run| run.task == BACKUP_TASK).collect();
     let conditions = status.conditions.as_deref().unwrap_or_default();
     let accepted = condition::find(conditions, ConditionType::Accepted);
     let last_success = status.last_success.as_ref();
     ObservedBackup {
         name: backup.name_any(),
         request: backup.annotations().get(ANNOTATION_BACKUP_NOW).cloned(),
-        is_running: runs.any(|run| run.task == BACKUP_TASK),
+        is_running: !runs.is_empty(),
+        running_since: runs
+            .iter()
+            .find_map(|run| run.started_at.as_ref())
+            .map(|time| time.0),
         is_refused: accepted.is_some_and(|accepted| accepted.status == Truth::False.as_str()),
         has_succeeded: status.succeeded,
         last_success_started: last_success
             .and_then(|record| record.started_at.as_ref())
             .map(|time| time.0),
+        last_success_completed: status.last_success_date.map(|time| time.0),
         handled_request: status.last_backup_now,
         message: status.reason,
     }
@@ -138,6 +144,8 @@ mod tests {
         assert_eq!(
             read(json!({
                 "succeeded": true, "lastBackupNow": "before", "Reason": "Late.",
+                "lastSuccessDate": "2026-03-01T12:05:00Z",
+                "active": [{"run": "r", "job": "j", "task": "Backup", "startedAt": "2026-03-01T13:00:00Z"}],
                 "lastSuccess": {"object": "k", "startedAt": "2026-03-01T12:00:00Z"},
                 "conditions": [{"type": "Accepted", "status": "False"}],
             })),
@@ -145,10 +153,12 @@ mod tests {
                 name: "nightly".to_owned(),
                 request: Some("asked".to_owned()),
                 handled_request: Some("before".to_owned()),
-                is_running: false,
+                is_running: true,
+                running_since: Some("2026-03-01T13:00:00Z".parse().unwrap()),
                 is_refused: true,
                 has_succeeded: true,
                 last_success_started: Some("2026-03-01T12:00:00Z".parse().unwrap()),
+                last_success_completed: Some("2026-03-01T12:05:00Z".parse().unwrap()),
                 message: Some("Late.".to_owned()),
             }
         );

@@ -13,12 +13,16 @@ pub struct ObservedBackup {
     pub handled_request: Option<String>,
     /// Whether a backup has started or waits to start, and has not finished.
     pub is_running: bool,
+    /// When the running backup started; none while it waits for other backups to end.
+    pub running_since: Option<Timestamp>,
     /// Whether its spec is refused, so that it makes no backup.
     pub is_refused: bool,
     /// Whether the last finished backup is complete and verified.
     pub has_succeeded: bool,
     /// When the last verified backup started.
     pub last_success_started: Option<Timestamp>,
+    /// When the last verified backup was complete.
+    pub last_success_completed: Option<Timestamp>,
     /// Why the last backup failed, or what the pending one waits for.
     pub message: Option<String>,
 }

@@ -27,6 +27,7 @@ pub mod stalled;
 pub mod state;
 pub mod stuck;
 pub mod surge;
+pub mod under_way;
 pub mod version_path;
 
 use etcd_operator_etcd::id::MemberId;

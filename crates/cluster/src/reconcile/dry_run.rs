@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::Pod;
 
 use super::{Reconciler, objects};
 use crate::act::Error;
-use crate::build::{self, OperatorImage};
+use crate::build::{self, BuildInputs, OperatorImage};
 use crate::observe::Observation;
 use crate::observed_state::{ObservedCluster, PodAdmission};
 use crate::plan::{Plan, plan};
@@ -73,8 +73,8 @@ impl DryRuns {
 }
 
 impl Reconciler {
-    /// Makes the plan. Where it would change the pod template, the API server is asked first, and the plan is made with its
-    /// answer.
+    /// Makes the plan. Where it would change the pod template, or request a backup before that, the API server is asked first, and
+    /// the plan is made with its answer.
     pub(super) async fn plan_with_dry_run(
         &self,
         key: &ObjectKey,
@@ -99,7 +99,7 @@ impl Reconciler {
         Ok(plan(&observation.observed))
     }
 
-    /// A pod of the template that this plan writes, under the name of one that exists.
+    /// A pod of the changed template, under the name of one that exists.
     fn changed_pod(
         &self,
         key: &ObjectKey,
@@ -111,6 +111,10 @@ impl Reconciler {
         let observed = &observation.observed;
         let images = (image, &self.deps.default_repository);
         let build_inputs = objects::build_inputs(plan, observation, cluster.status.as_ref(), images)?;
+        let build_inputs = BuildInputs {
+            may_update_template: true,
+            ..build_inputs
+        };
         let wanted = self.derived.wanted(key, &observed.desired, build_inputs).ok()?;
         let uid = observation.set.as_ref()?.metadata.uid.as_deref()?;
         let mut members = observed.members.iter();

@@ -15,13 +15,15 @@ use crate::plan::step::BackupRequest;
 
 /// How long a requested backup may take before the user is asked to act.
 const TIMEOUT: SignedDuration = SignedDuration::from_mins(30);
+/// How long a verified backup counts once it is complete, also one that took longer than this. Then another one is requested.
+const COUNTS_FOR: SignedDuration = SignedDuration::from_hours(1);
 
 /// How far the backup is that comes before another minor version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BackupFirst {
     /// No minor version changes, no `EtcdBackup` can be asked for a backup, or the user wants none.
     NotNeeded,
-    /// A backup that started after it was requested is verified.
+    /// A backup that started after it was requested is verified, and complete since less than an hour.
     Verified,
     /// The `EtcdBackup` does not have the request yet.
     ToRequest(BackupRequest),
@@ -56,28 +58,38 @@ pub fn state(view: &ClusterView<'_>, persisted: &PersistedState) -> BackupFirst 
         .rollout
         .as_ref()
         .and_then(|rollout| rollout.backup_requested_at);
-    let requested_at = recorded.unwrap_or_else(|| second(observed.now));
+    let request_at = |requested_at| {
+        BackupFirst::ToRequest(BackupRequest {
+            backup: preferred.name.clone(),
+            requested_at,
+            value: annotation_value(&observed.wanted.version, requested_at),
+        })
+    };
+    let Some(requested_at) = recorded else {
+        return request_at(second(observed.now));
+    };
     let value = annotation_value(&observed.wanted.version, requested_at);
     let is_verified = |backup: &ObservedBackup| {
         let started = backup.last_success_started;
         (has_finished(backup, &value) && backup.has_succeeded)
             || started.is_some_and(|started| started >= requested_at)
     };
-    if recorded.is_some() && backups.iter().any(is_verified) {
-        return BackupFirst::Verified;
+    let mut verified = backups.iter().filter(|backup| is_verified(backup)).peekable();
+    if verified.peek().is_some() {
+        return if verified.any(|backup| is_recent(backup, observed.now)) {
+            BackupFirst::Verified
+        } else {
+            request_at(second(observed.now))
+        };
     }
     let has_request = |backup: &&ObservedBackup| {
         backup.request.as_ref() == Some(&value) || backup.handled_request.as_ref() == Some(&value)
     };
     // A user may have requested another backup since.
-    let is_running = |backup: &&ObservedBackup| recorded.is_some() && backup.is_running;
+    let is_running = |backup: &&ObservedBackup| backup.is_running;
     let requested = backups.iter().find(has_request);
     let Some(backup) = requested.or_else(|| backups.iter().find(is_running)) else {
-        return BackupFirst::ToRequest(BackupRequest {
-            backup: preferred.name.clone(),
-            requested_at,
-            value,
-        });
+        return request_at(requested_at);
     };
     let blocked = |problem| {
         BackupFirst::Blocked(Blocker::BackupFirst {
@@ -90,7 +102,9 @@ pub fn state(view: &ClusterView<'_>, persisted: &PersistedState) -> BackupFirst 
             message: backup.message.clone(),
         });
     }
-    if observed.now.duration_since(requested_at) >= TIMEOUT {
+    // The time in which it waits for other backups to end is not its own.
+    let since = backup.running_since.unwrap_or(requested_at).max(requested_at);
+    if observed.now.duration_since(since) >= TIMEOUT {
         let minutes = TIMEOUT.as_mins().unsigned_abs();
         return blocked(BackupProblem::NotVerified { minutes });
     }
@@ -104,6 +118,12 @@ fn preferred(backups: &[ObservedBackup]) -> Option<&ObservedBackup> {
     backups
         .iter()
         .min_by_key(|backup| (backup.is_refused, !backup.has_succeeded, &backup.name))
+}
+
+/// Whether the last verified backup is complete since less than an hour. One whose end is unknown does not count.
+fn is_recent(backup: &ObservedBackup, now: Timestamp) -> bool {
+    let completed = backup.last_success_completed;
+    completed.is_some_and(|completed| now.duration_since(completed) < COUNTS_FOR)
 }
 
 /// Whether a backup that was started for this request has finished.

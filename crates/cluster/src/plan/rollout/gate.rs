@@ -26,9 +26,13 @@ pub fn may_update_template(view: &ClusterView<'_>, persisted: &PersistedState) -
         && (must_follow_members(view) || (is_update_due(view, persisted) && is_pod_admitted(view)))
 }
 
-/// Whether nothing but the API server's dry run of the changed pod keeps the pod template from changing.
+/// Whether nothing but the API server's dry run of the changed pod keeps the pod template from changing, or the backup that comes
+/// before from being requested: else pods that are refused would cost a backup again and again.
 pub fn needs_dry_run(view: &ClusterView<'_>, persisted: &PersistedState) -> bool {
-    is_change_wanted(view, persisted) && !must_follow_members(view) && is_update_due(view, persisted)
+    let requests_backup = || matches!(due_backup(view, persisted), BackupFirst::ToRequest(_));
+    is_change_wanted(view, persisted)
+        && !must_follow_members(view)
+        && (is_update_due(view, persisted) || requests_backup())
 }
 
 /// Whether the template names a minor version with which the members cannot start again.
@@ -94,6 +98,14 @@ pub fn is_change_refused(view: &ClusterView<'_>) -> bool {
 
 /// How far the backup is that comes before another minor version, while nothing else keeps the members from it.
 pub fn pending_backup(view: &ClusterView<'_>, persisted: &PersistedState) -> BackupFirst {
+    match due_backup(view, persisted) {
+        BackupFirst::ToRequest(_) if !is_pod_admitted(view) => BackupFirst::NotNeeded,
+        backup => backup,
+    }
+}
+
+/// How far that backup is, whatever the API server says to the changed pods.
+fn due_backup(view: &ClusterView<'_>, persisted: &PersistedState) -> BackupFirst {
     let is_due = if minor::is_next_minor(view) {
         !minor::is_template_behind(view) && may_change_minor(view, persisted)
     } else {

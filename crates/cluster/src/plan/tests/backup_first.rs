@@ -8,7 +8,7 @@ use super::explanations::{condition_of, status_of};
 use super::scene::Scene;
 use super::{line, plan};
 use crate::blocker::{BackupProblem, Blocker};
-use crate::observed_state::ObservedBackup;
+use crate::observed_state::{ObservedBackup, PodAdmission};
 use crate::persisted_state::PersistedState;
 use crate::plan::refresh::refresh_persisted_state;
 use crate::plan::rollout::backup_first::{BackupFirst, state};
@@ -68,6 +68,13 @@ fn only(scene: &mut Scene) -> &mut ObservedBackup {
     &mut scene.observed.upgrade_backups[0]
 }
 
+/// The only `EtcdBackup` completes a verified backup.
+fn succeed(scene: &mut Scene) {
+    let now = scene.observed.now;
+    only(scene).has_succeeded = true;
+    only(scene).last_success_completed = Some(now);
+}
+
 fn later(scene: &mut Scene, minutes: i64) {
     scene.observed.now += SignedDuration::from_mins(minutes);
 }
@@ -110,6 +117,7 @@ fn a_requested_backup_is_awaited_until_it_is_verified() {
     let mut scene = with(minor_step(), &[nightly()]);
     only(&mut scene).has_succeeded = true;
     only(&mut scene).last_success_started = Some(scene.observed.now - SignedDuration::from_mins(1));
+    only(&mut scene).last_success_completed = Some(scene.observed.now);
     let request = request(&mut scene);
     assert_eq!(found(&scene), running(), "what it made before does not count");
     only(&mut scene).is_running = true;
@@ -117,6 +125,9 @@ fn a_requested_backup_is_awaited_until_it_is_verified() {
     only(&mut scene).handled_request = Some(request.value);
     assert_eq!(found(&scene), running());
     only(&mut scene).is_running = false;
+    only(&mut scene).last_success_completed = None;
+    assert_ne!(found(&scene), BackupFirst::Verified, "nobody knows how old it is");
+    only(&mut scene).last_success_completed = Some(scene.observed.now);
     assert_eq!(found(&scene), BackupFirst::Verified);
     // A backup on schedule follows and fails.
     only(&mut scene).last_success_started = Some(scene.observed.now);
@@ -140,7 +151,7 @@ fn another_change_requests_another_backup() {
     let mut scene = with(minor_step(), &[nightly()]);
     let first = request(&mut scene);
     only(&mut scene).handled_request = Some(first.value.clone());
-    only(&mut scene).has_succeeded = true;
+    succeed(&mut scene);
     assert_eq!(found(&scene), BackupFirst::Verified);
     later(&mut scene, 1);
     scene.edited("edited again");
@@ -176,7 +187,7 @@ fn a_failed_backup_blocks_at_once_and_a_later_one_opens() {
     only(&mut failing).is_running = false;
     assert_eq!(found(&failing), BackupFirst::ToRequest(request));
     only(&mut scene).is_running = false;
-    only(&mut scene).has_succeeded = true;
+    succeed(&mut scene);
     only(&mut scene).last_success_started = Some(scene.observed.now);
     assert_eq!(found(&scene), BackupFirst::Verified);
 }
@@ -198,8 +209,102 @@ fn a_backup_that_takes_too_long_blocks_until_it_is_verified() {
         "EtcdBackup nightly has no verified backup after 30 minutes, and a verified backup comes before another minor version: correct it and annotate it with etcd.database.coreos.com/backup-now and a new value, or set spec.updates.backupFirst to Never"
     );
     only(&mut scene).handled_request = Some(request.value);
-    only(&mut scene).has_succeeded = true;
+    succeed(&mut scene);
     assert_eq!(found(&scene), BackupFirst::Verified);
+}
+
+#[test]
+fn a_backup_has_its_time_from_when_it_starts() {
+    let mut scene = with(minor_step(), &[nightly()]);
+    let request = request(&mut scene);
+    only(&mut scene).handled_request = Some(request.value);
+    only(&mut scene).is_running = true;
+    later(&mut scene, 29);
+    // The backups of other clusters kept it waiting so long.
+    only(&mut scene).running_since = Some(scene.observed.now);
+    later(&mut scene, 29);
+    assert_eq!(found(&scene), running());
+    later(&mut scene, 1);
+    assert!(matches!(found(&scene), BackupFirst::Blocked(_)));
+}
+
+#[test]
+fn a_backup_that_is_old_when_the_step_begins_is_made_anew_once() {
+    let mut scene = with(minor_step(), &[nightly()]);
+    let first = request(&mut scene);
+    only(&mut scene).handled_request = Some(first.value.clone());
+    only(&mut scene).last_success_started = Some(scene.observed.now);
+    // It takes longer than it counts.
+    later(&mut scene, 90);
+    succeed(&mut scene);
+    assert_eq!(found(&scene), BackupFirst::Verified);
+    later(&mut scene, 59);
+    assert_eq!(found(&scene), BackupFirst::Verified);
+    scene.observed.cluster_version = None;
+    later(&mut scene, 60 * 24 * 21);
+    assert!(!may_update(&plan(&scene.observed)), "another cause keeps it");
+    scene.observed.cluster_version = Some("3.5.0".parse().expect("a version"));
+
+    let next = plan(&scene.observed);
+    assert!(!may_update(&next), "a backup of three weeks ago");
+    let Some(Step::RequestBackup(second)) = next.step.clone() else {
+        panic!("another request: {:?}", next.rollout);
+    };
+    assert_ne!(first.value, second.value);
+    scene.stored(&next);
+    // The process ends before the request is sent, and another one repeats it.
+    later(&mut scene, 5);
+    scene.observed.instance = "another".to_owned();
+    assert_eq!(found(&scene), BackupFirst::ToRequest(second.clone()));
+    only(&mut scene).request = Some(second.value.clone());
+    assert_eq!(found(&scene), running());
+    only(&mut scene).handled_request = Some(second.value);
+    only(&mut scene).has_succeeded = false;
+    assert_eq!(found(&scene), failed(None), "the store is broken since");
+    succeed(&mut scene);
+    assert!(may_update(&plan(&scene.observed)));
+}
+
+#[test]
+fn a_cluster_keeps_its_turn_while_its_backup_runs_but_not_once_that_blocks_it() {
+    let mut scene = with(minor_step(), &[nightly()]);
+    let is_under_way = |scene: &Scene| plan(&scene.observed).is_rollout_under_way(&scene.observed);
+    assert!(is_under_way(&scene), "it requests the backup");
+    let request = request(&mut scene);
+    assert!(is_under_way(&scene), "it waits for the backup");
+    later(&mut scene, 30);
+    assert!(!is_under_way(&scene), "it takes too long");
+    only(&mut scene).handled_request = Some(request.value);
+    assert!(!is_under_way(&scene), "it failed");
+    succeed(&mut scene);
+    assert!(is_under_way(&scene), "the template changes");
+    // Another cluster has taken the turn meanwhile.
+    scene.observed.wanted.has_slot = false;
+    assert!(!is_under_way(&scene));
+}
+
+#[test]
+fn no_backup_is_requested_for_pods_that_the_api_server_refuses() {
+    let mut scene = with(minor_step(), &[nightly()]);
+    assert!(plan(&scene.observed).needs_dry_run);
+    for admission in [
+        PodAdmission::Refused {
+            message: "memory".to_owned(),
+        },
+        PodAdmission::Unknown {
+            message: "timeout".to_owned(),
+        },
+    ] {
+        scene.observed.pod_admission = admission;
+        let next = plan(&scene.observed);
+        assert_eq!(next.step, None);
+        assert!(!next.is_rollout_under_way(&scene.observed));
+    }
+    scene.observed.pod_admission = PodAdmission::Admitted;
+    assert!(matches!(plan(&scene.observed).step, Some(Step::RequestBackup(_))));
+    scene.observed.pod_admission = PodAdmission::NotAsked;
+    request(&mut scene);
+    assert!(!plan(&scene.observed).needs_dry_run, "the backup runs");
 }
 
 #[test]
@@ -229,6 +334,7 @@ fn one_verified_backup_of_several_suffices() {
     scene.observed.upgrade_backups[0].handled_request = Some(request.value.clone());
     assert_eq!(found(&scene), failed(None));
     scene.observed.upgrade_backups[1].last_success_started = Some(scene.observed.now);
+    scene.observed.upgrade_backups[1].last_success_completed = Some(scene.observed.now);
     assert_eq!(found(&scene), BackupFirst::Verified);
 
     // The one that has the request is suspended or deleted meanwhile.
@@ -287,7 +393,7 @@ fn the_template_changes_once_the_backup_is_verified() {
         let failed = plan(&scene.observed);
         assert_eq!(line(&scene, &failed), "Blocked - -");
         assert!(matches!(failed.rollout, RolloutState::Blocked(_)) && !may_update(&failed));
-        only(&mut scene).has_succeeded = true;
+        succeed(&mut scene);
         assert!(may_update(&plan(&scene.observed)));
     }
 }
