@@ -123,7 +123,7 @@ pub enum Blocker {
         /// What it does not have.
         refusal: Refusal,
     },
-    /// The image of the pod template holds another minor version than the spec names.
+    /// The image of the pod template holds another version than that names, and no rollout can go on with it.
     ImageVersionDiffers {
         /// A member that runs it.
         member: String,
@@ -391,7 +391,7 @@ impl fmt::Display for Blocker {
                 named,
             } => write!(
                 f,
-                "the spec names etcd {named}, and {member} runs {running} from its image: no other member is restarted; correct spec.image, spec.repository or spec.version"
+                "the pod template names etcd {named}, and {member} runs {running} from its image: no other member is restarted; correct spec.image, spec.repository or spec.version"
             ),
             Self::QuotaTooSmall { quota, largest } => write!(
                 f,

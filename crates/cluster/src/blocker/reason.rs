@@ -81,7 +81,7 @@ reasons! {
         "Attach the right volume, or consent to deleting the data with the annotation that the message names.";
     HoldsPreparedData(User): "A volume holds data that a restore has prepared and that are not in use.",
         "Restore again.";
-    ImageVersionDiffers(User): "A member runs another minor version than the spec names, because its image holds that.",
+    ImageVersionDiffers(User): "A member runs another version than its pod template names, because its image holds that, and the rollout cannot go on.",
         "Correct `spec.image`, `spec.repository` or `spec.version`. No other member is restarted meanwhile.";
     InvalidFlags(User): "etcd ends at once because it does not accept a flag.",
         "Correct `spec.etcd.extraArgs`.";

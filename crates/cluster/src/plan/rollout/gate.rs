@@ -1,7 +1,8 @@
 //! When the pod template may change: from then on every pod that is re-created, for whatever reason, is a changed one.
 
 use etcd_operator_api::cluster::UpdateStrategy;
-use etcd_operator_etcd::version::Minor;
+use etcd_operator_etcd::policy::floor;
+use etcd_operator_etcd::version::{Minor, Version};
 
 use super::backup_first::BackupFirst;
 use super::health::are_members_settled;
@@ -165,7 +166,8 @@ fn is_unserved_without_quorum(view: &ClusterView<'_>) -> bool {
         && spec_hash.is_some_and(|spec_hash| !persisted.has_served_spec(spec_hash))
 }
 
-/// A member that was made from the pod template and runs another minor version than that names.
+/// A member that was made from the pod template and runs another minor version than that names, or a patch that keeps the members
+/// from the next version on their way.
 pub fn lying_image(view: &ClusterView<'_>) -> Option<Blocker> {
     let observed = view.observed;
     let set = observed.set.as_ref()?;
@@ -176,12 +178,22 @@ pub fn lying_image(view: &ClusterView<'_>) -> Option<Blocker> {
             .as_ref()
             .is_some_and(|pod| pod.spec_hash == set.spec_hash);
         let running = &member.status().filter(|_| is_current)?.version;
-        (Minor::of(running) != Minor::of(named)).then(|| Blocker::ImageVersionDiffers {
+        let differs = Minor::of(running) != Minor::of(named) || keeps_from_next(view, running, named);
+        differs.then(|| Blocker::ImageVersionDiffers {
             member: observed.name(*ordinal),
             running: running.to_string(),
             named: named.to_string(),
         })
     })
+}
+
+/// Whether members that run this version go to the one that the pod template names, once more and for ever, before any other.
+fn keeps_from_next(view: &ClusterView<'_>, running: &Version, named: &Version) -> bool {
+    let wanted = &view.observed.wanted;
+    let is_on_the_way = wanted.version == *named && !wanted.later_versions.is_empty();
+    let goes_down = Minor::of(wanted.target()) < Minor::of(running);
+    let is_too_old = Minor::of(running).is_some_and(|minor| running.patch < floor(minor));
+    is_on_the_way && running < named && (goes_down || is_too_old)
 }
 
 /// Why the user must act before this change can be rolled out.

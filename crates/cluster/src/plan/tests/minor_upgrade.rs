@@ -203,6 +203,52 @@ fn a_jump_over_minor_versions_goes_through_each_of_them() {
 }
 
 #[test]
+fn an_image_of_an_older_patch_than_its_name_blocks_the_way_that_it_keeps_from_going_on() {
+    let mut scene = asked("3.5.21", "3.6.16");
+    settles(&mut scene, "3.5.21");
+    template_changes(&mut scene);
+    goes(&mut scene, 1);
+    restarted(&mut scene, 1, 60);
+    scene.status(1).expect("it runs").version = version("3.5.21");
+    look(&mut scene);
+    assert_eq!(planned(&scene), "Blocked - -");
+    assert_eq!(blockers(&scene), [BlockerReason::ImageVersionDiffers]);
+    assert!(matches!(rollout(&scene), RolloutState::Blocked(_)));
+    // An older operator has restarted all of them.
+    rolls_out_lies(&mut scene, "3.5.21");
+    assert_eq!(blockers(&scene), [BlockerReason::ImageVersionDiffers]);
+
+    // Another patch from which the way goes on is none of the operator's business.
+    rolls_out_lies(&mut scene, "3.5.30");
+    assert_eq!(scene.observed.wanted.version, version("3.6.16"));
+    assert!(blockers(&scene).is_empty());
+    assert!(may_update(&scene));
+}
+
+#[test]
+fn a_vendor_s_image_of_another_patch_blocks_no_rollout_within_the_minor_version() {
+    let mut scene = asked("3.5.21", "3.5.35");
+    settles(&mut scene, "3.5.21");
+    template_changes(&mut scene);
+    goes(&mut scene, 1);
+    restarted(&mut scene, 1, 60);
+    scene.status(1).expect("it runs").version = version("3.5.21");
+    look(&mut scene);
+    assert_eq!(planned(&scene), "RollingOut - restart c-2 (Evicted)");
+}
+
+/// All members have restarted with the template, and run this version.
+fn rolls_out_lies(scene: &mut Scene, running: &str) {
+    for number in 0..3 {
+        restarted(scene, number, 60);
+    }
+    for number in 0..3 {
+        scene.status(number).expect("it runs").version = version(running);
+    }
+    look(scene);
+}
+
+#[test]
 fn the_next_minor_version_waits_for_every_member_the_cluster_and_its_files() {
     let mut scene = asked("3.6.16", "3.7.3");
     assert!(!may_update(&scene));
