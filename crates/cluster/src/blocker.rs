@@ -109,6 +109,8 @@ pub enum Blocker {
     VersionNotReachable(UpgradeRefusal),
     /// etcd 3.4 cannot run beside 3.5 while authentication is enabled.
     AuthenticationEnabled,
+    /// No member has told whether authentication is enabled, which must not be while members of 3.4 and 3.5 run together.
+    AuthenticationUnknown,
     /// Members run other versions on their way to the one in the spec, and the spec names one image for all.
     OneImageForAllVersions {
         /// The image.
@@ -211,6 +213,7 @@ impl Blocker {
             Self::TemplateNotApplied { .. } => BlockerReason::TemplateNotApplied,
             Self::VersionNotReachable(_) => BlockerReason::VersionNotReachable,
             Self::AuthenticationEnabled => BlockerReason::AuthenticationEnabled,
+            Self::AuthenticationUnknown => BlockerReason::AuthenticationUnknown,
             Self::OneImageForAllVersions { .. } => BlockerReason::OneImageForAllVersions,
             Self::SettingUnknownOnTheWay { .. } => BlockerReason::SettingUnknownOnTheWay,
             Self::ImageVersionDiffers { .. } => BlockerReason::ImageVersionDiffers,
@@ -375,6 +378,9 @@ impl fmt::Display for Blocker {
             Self::VersionNotReachable(refusal) => write!(f, "{refusal}"),
             Self::AuthenticationEnabled => f.write_str(
                 "members of etcd 3.4 and 3.5 cannot run together while authentication is enabled: disable it with `etcdctl auth disable`, and enable it again after the upgrade",
+            ),
+            Self::AuthenticationUnknown => f.write_str(
+                "members of etcd 3.4 and 3.5 cannot run together while authentication is enabled, and no member tells whether it is: look at the log of the members, and at NetworkPolicies and certificates",
             ),
             Self::OneImageForAllVersions { image, versions } => write!(
                 f,

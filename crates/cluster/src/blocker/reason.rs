@@ -57,6 +57,8 @@ reasons! {
         "NOSPACE: free space or compact, defragment and disarm. CORRUPT: compare the members with `etcdctl endpoint hashkv`.";
     AuthenticationEnabled(User): "Authentication is enabled in etcd 3.4, whose members cannot run beside those of 3.5 then.",
         "Disable it with `etcdctl auth disable`, and enable it again after the upgrade.";
+    AuthenticationUnknown(User): "No member of etcd 3.4 tells whether authentication is enabled, with which its members cannot run beside those of 3.5.",
+        "Look at the log of the members, and at NetworkPolicies and certificates.";
     BackupNotVerified(User): "The backup that comes before another minor version failed, or takes too long.",
         "Correct the EtcdBackup that the message names and annotate it with `etcd.database.coreos.com/backup-now`, or set `spec.updates.backupFirst: Never`.";
     ClaimDeleted(User): "The PersistentVolumeClaim of a running member was deleted. Its data are lost with its pod.",

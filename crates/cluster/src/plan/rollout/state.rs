@@ -1,6 +1,7 @@
 //! How far the current spec has come to the members, and whether they are restarted for it.
 
 use etcd_operator_api::cluster::UpdateStrategy;
+use jiff::SignedDuration;
 
 use super::backup_first::BackupFirst;
 use super::outdated::outdated_pods;
@@ -93,7 +94,7 @@ pub fn state(view: &ClusterView<'_>, persisted: &PersistedState) -> RolloutState
     }
     let is_held = !gate::is_template_changed(view) && !has_outdated && !is_current_restarting;
     if is_changed && !is_open && (gate::is_template_changed(view) || is_held) {
-        return RolloutState::Pending(if !observed.wanted.has_slot {
+        let cause = if !observed.wanted.has_slot {
             PendingCause::OtherClusters
         } else if minor::is_next_minor(view) {
             minor::wait_before_next_minor(view, persisted).unwrap_or(PendingCause::Members)
@@ -101,7 +102,14 @@ pub fn state(view: &ClusterView<'_>, persisted: &PersistedState) -> RolloutState
             downgrade::wait_before_template(view, persisted).unwrap_or(PendingCause::Members)
         } else {
             PendingCause::Members
-        });
+        };
+        let deadline = SignedDuration::try_from(observed.desired.updates.progress_deadline);
+        let deadline = deadline.unwrap_or(SignedDuration::MAX);
+        // It does not become known by itself, as the members are healthy.
+        if cause == PendingCause::Authentication && !rollout.has_progressed_within(deadline, observed.now) {
+            return RolloutState::Blocked(Blocker::AuthenticationUnknown);
+        }
+        return RolloutState::Pending(cause);
     }
     match observed.desired.updates.strategy {
         UpdateStrategy::OnDelete if !is_open => RolloutState::OnDelete,

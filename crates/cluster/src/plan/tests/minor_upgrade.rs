@@ -504,6 +504,18 @@ fn from_3_4_authentication_must_be_off_and_known_to_be() {
         rollout(&scene),
         RolloutState::Pending(PendingCause::Authentication)
     );
+    // The members were restarted long ago, and the change is new.
+    scene.observed.now += SignedDuration::from_hours(24);
+    asks_for_version(&mut scene, "3.5.34");
+    let pending = plan(&scene.observed);
+    assert_eq!(
+        pending.rollout,
+        RolloutState::Pending(PendingCause::Authentication)
+    );
+    scene.stored(&pending);
+    scene.observed.now += SignedDuration::from_secs(600);
+    assert_eq!(blockers(&scene), [BlockerReason::AuthenticationUnknown]);
+    assert!(!may_update(&scene));
     scene.observed.is_auth_enabled = Some(true);
     assert!(!may_update(&scene));
     assert_eq!(blockers(&scene), [BlockerReason::AuthenticationEnabled]);
