@@ -4,6 +4,7 @@
 //! etcd. If anything differs from what was observed, the step is stale: nothing is changed, and the next reconcile observes
 //! again. Every change needs a permit of the leader, those of etcd included.
 
+mod cancel_downgrade;
 mod request_backup;
 mod restart;
 
@@ -20,7 +21,7 @@ use etcd_operator_etcd::port::Port;
 use etcd_operator_etcd::rejection::Rejection;
 use etcd_operator_etcd::status::Alarm;
 use etcd_operator_etcd::url::PeerUrl;
-use etcd_operator_etcd::version::{Minor, Version};
+use etcd_operator_etcd::version::Version;
 use etcd_operator_runtime::apply;
 use etcd_operator_runtime::error::{Class, Classified};
 use etcd_operator_runtime::fence::{NotLeading, WritePermit};
@@ -32,6 +33,9 @@ use crate::observed_state::{Ordinal, PermitDelivery, kube_objects};
 use crate::persisted_state::PersistedState;
 use crate::plan::{GracePeriod, Plan, PodRef, Step};
 use crate::reconcile::Deps;
+use cancel_downgrade::{cancel_hidden_downgrade, may_hide_downgrade};
+
+pub use cancel_downgrade::cancel_before_template;
 
 /// How many entries of the raft log are written in one step: it lasts seconds, and the next reconcile observes how far that came.
 const MAX_LOG_ENTRIES: u64 = 5_000;
@@ -543,12 +547,9 @@ async fn change_membership_through(
     };
     if matches!(step, Step::Add { .. }) && may_hide_downgrade(&known.version) {
         let permit = deps.applier.permit().map_err(apply::Error::from)?;
-        let canceled = send_change(&**connection, Change::CancelDowngrade, permit).await;
-        match canceled.map_err(apply::Error::from)? {
-            Err(error) if error.rejection() != Some(&Rejection::NoDowngrade) => {
-                return Ok(ChangeReply::Rejected(error));
-            }
-            _ => {}
+        let canceled = cancel_hidden_downgrade(&**connection, permit).await;
+        if let Err(error) = canceled.map_err(apply::Error::from)? {
+            return Ok(ChangeReply::Rejected(error));
         }
     }
     let permit = deps.applier.permit().map_err(apply::Error::from)?;
@@ -558,12 +559,6 @@ async fn change_membership_through(
         Ok(None) => ChangeReply::Done(Outcome::Done(text)),
         Err(error) => ChangeReply::Rejected(error),
     })
-}
-
-/// Whether a downgrade may be enabled of which members of this version do not tell. The leader ends it within seconds, but not any
-/// more after a member was added, which cannot start before. Consent to a downgrade says nothing: it may be withdrawn by now.
-fn may_hide_downgrade(version: &Version) -> bool {
-    Minor::of(version) == Some(Minor::V3_5)
 }
 
 /// The reason of the Event about a step.
@@ -602,21 +597,23 @@ mod tests {
 
     use super::*;
 
-    /// A member whose connection takes ten seconds; then it refuses the change and counts it.
+    /// A member whose connection takes ten seconds; then it refuses the change, for this cause if there is one, and counts it.
     #[derive(Debug, Default)]
     struct SlowMember {
         changes: AtomicUsize,
+        cause: Option<etcd::error::Cause>,
     }
 
     impl SlowMember {
         fn change<T: Send>(&self) -> Answer<'_, Result<T, etcd::error::Error>> {
-            Box::pin(async {
+            let cause = self.cause.clone();
+            Box::pin(async move {
                 tokio::time::sleep(Duration::from_secs(10)).await;
                 self.changes.fetch_add(1, Ordering::SeqCst);
                 Err(etcd::error::Error {
                     endpoint: "http://orders-0:2379".parse().unwrap(),
                     call: "change",
-                    cause: etcd::error::Cause::Unreachable("counted".to_owned()),
+                    cause: cause.unwrap_or_else(|| etcd::error::Cause::Unreachable("counted".to_owned())),
                 })
             })
         }
@@ -732,5 +729,25 @@ mod tests {
                 assert_eq!(member.changes.load(Ordering::SeqCst), expected, "{change:?}");
             }
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_downgrade_that_is_not_enabled_counts_as_canceled_and_a_call_without_an_answer_does_not() {
+        let canceled = async |cause| {
+            let member = SlowMember {
+                cause,
+                ..SlowMember::default()
+            };
+            let leadership = Leadership::always(TestClock::shared());
+            let canceled = cancel_hidden_downgrade(&member, leadership.permit().unwrap()).await;
+            canceled.expect("it leads").is_ok()
+        };
+        assert!(canceled(Some(etcd::error::Cause::Rejected(Rejection::NoDowngrade))).await);
+        assert!(!canceled(None).await);
+        let late = etcd::error::Cause::NoAnswer(Duration::from_secs(5));
+        assert!(
+            !canceled(Some(late)).await,
+            "etcd 3.5.35 does it and does not say so"
+        );
     }
 }

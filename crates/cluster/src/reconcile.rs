@@ -377,6 +377,9 @@ impl Reconciler {
         status_inputs: &mut StatusInputs<'_>,
     ) -> Result<Applied, Error> {
         let deps = &*self.deps;
+        if !act::cancel_before_template(plan, observation, deps).await? {
+            return Ok(Applied::Wait(Wake::After(RETRY_SOON)));
+        }
         let writer = ObjectWriter::new(&stored, &deps.applier, &self.latest);
         let failed = match objects::apply_all(&writer, wanted, plan, observation, key, deps).await {
             Ok(applied) => {

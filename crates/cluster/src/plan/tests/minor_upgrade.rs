@@ -523,6 +523,20 @@ fn from_3_4_authentication_must_be_off_and_known_to_be() {
     assert!(may_update(&scene));
 }
 
+#[test]
+fn only_a_template_that_changes_leaves_the_minor_version() {
+    let leaves = |scene: &Scene| plan(&scene.observed).leaves_minor;
+    let mut scene = asked("3.5.35", "3.6.16");
+    assert!(!leaves(&scene), "the members are not ready for it");
+    settles(&mut scene, "3.5.35");
+    assert!(leaves(&scene));
+    template_changes(&mut scene);
+    assert!(!leaves(&scene), "it has left");
+    let mut scene = asked("3.5.21", "3.6.16");
+    settles(&mut scene, "3.5.21");
+    assert!(!leaves(&scene), "3.5.35 comes first");
+}
+
 /// Two of three members run the next minor version, and the spec asks for the earlier one again.
 fn half_way_back() -> Scene {
     let mut scene = asked("3.5.35", "3.6.16");

@@ -1,0 +1,72 @@
+//! Canceling a downgrade that may be enabled in etcd 3.5, whose members do not tell. The leader ends it within seconds, but not any
+//! more after a member was added, which cannot start before, or runs 3.6. Consent to a downgrade says nothing: it may be withdrawn
+//! by now.
+
+use etcd_operator_etcd as etcd;
+use etcd_operator_etcd::membership::{Known, Membership as MembershipRead};
+use etcd_operator_etcd::port::Port;
+use etcd_operator_etcd::rejection::Rejection;
+use etcd_operator_etcd::version::{Minor, Version};
+use etcd_operator_runtime::apply;
+use etcd_operator_runtime::fence::{NotLeading, WritePermit};
+use tracing::debug;
+
+use super::{Change, Error, preferred_connection, send_change};
+use crate::observe::Observation;
+use crate::plan::Plan;
+use crate::reconcile::Deps;
+
+/// Whether a downgrade may be enabled of which members of this version do not tell.
+pub fn may_hide_downgrade(version: &Version) -> bool {
+    Minor::of(version) == Some(Minor::V3_5)
+}
+
+/// Cancels it; that none is enabled is no error.
+pub async fn cancel_hidden_downgrade(
+    member: &dyn Port,
+    permit: WritePermit,
+) -> Result<Result<(), etcd::error::Error>, NotLeading> {
+    let canceled = send_change(member, Change::CancelDowngrade, permit).await?;
+    Ok(match canceled {
+        Err(error) if error.rejection() != Some(&Rejection::NoDowngrade) => Err(error),
+        _ => Ok(()),
+    })
+}
+
+/// Cancels it before the pod template leaves 3.5. Returns whether the template may change: some patches of 3.5 cancel a downgrade
+/// and do not answer, so that the next reconcile asks again.
+pub async fn cancel_before_template(
+    plan: &Plan,
+    observation: &Observation,
+    deps: &Deps,
+) -> Result<bool, Error> {
+    let Some(known) = observation
+        .observed
+        .known()
+        .filter(|known| must_cancel(plan, known))
+    else {
+        return Ok(true);
+    };
+    let Some(connection) = preferred_connection(observation) else {
+        return Ok(false);
+    };
+    // The call names no member and no cluster, and every process accepts it.
+    match connection.membership().await {
+        MembershipRead::Known(now) if now.members == known.members && now.cluster == known.cluster => {}
+        _ => return Ok(false),
+    }
+    let permit = deps.applier.permit().map_err(apply::Error::from)?;
+    let canceled = cancel_hidden_downgrade(&**connection, permit).await;
+    match canceled.map_err(apply::Error::from)? {
+        Ok(()) => Ok(true),
+        Err(error) if error.may_have_been_done() => {
+            debug!(%error, "the downgrade may be canceled");
+            Ok(false)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn must_cancel(plan: &Plan, known: &Known) -> bool {
+    plan.leaves_minor && may_hide_downgrade(&known.version)
+}
