@@ -232,7 +232,7 @@ pub fn wait_before_leaving(view: &ClusterView<'_>, ordinal: Ordinal) -> Option<W
 /// What keeps the last member of the lower minor version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitBeforeLast {
-    /// The others have to be ready for so much longer.
+    /// The others have to have been ready for so long.
     Ready(SignedDuration),
     /// The others return to its version first.
     Return,
@@ -267,7 +267,7 @@ pub fn wait_before_last(view: &ClusterView<'_>, ordinal: Ordinal) -> Option<Wait
         since.map_or(SignedDuration::ZERO, |since| observed.now.duration_since(since))
     };
     let shortest = others.map(ready_for).min()?;
-    (shortest < wanted).then(|| WaitBeforeLast::Ready(wanted.saturating_sub(shortest)))
+    (shortest < wanted).then(|| WaitBeforeLast::Ready(wanted))
 }
 
 impl fmt::Display for WaitBeforeLast {
@@ -275,8 +275,8 @@ impl fmt::Display for WaitBeforeLast {
         match self {
             Self::Ready(time) => write!(
                 f,
-                "waiting until the others have been ready for {} more seconds",
-                time.as_secs().max(1)
+                "waiting until the others have been ready for {} seconds",
+                time.as_secs()
             ),
             Self::Return => f.write_str("waiting until the others have returned to its version"),
             Self::VersionBlocked => {
@@ -297,7 +297,8 @@ pub fn is_reversible(view: &ClusterView<'_>, rollout: &Rollout) -> Option<bool> 
     match lower[..] {
         _ if is_over => Some(false),
         [] if has_left_minor(view, rollout) => Some(false),
-        [] => rollout.reversible.map(|_| false),
+        // Whoever was to run the newer one does not, and counts with what it ran before.
+        [] => rollout.reversible.filter(|reversible| !reversible),
         _ if is_returning(view) => None,
         _ => Some(true),
     }

@@ -312,7 +312,7 @@ fn the_last_member_of_the_lower_version_goes_after_the_others_have_served_for_a_
     assert_eq!(line(&scene, &waits), "RollingOut - -");
     assert_eq!(
         waits.explanation.text,
-        "c-0 is the last member of the lower minor version: waiting until the others have been ready for 20 more seconds. Meanwhile the version can be set back."
+        "c-0 is the last member of the lower minor version: waiting until the others have been ready for 30 seconds. Meanwhile the version can be set back."
     );
     assert_eq!(reversible(&scene), Some(true));
     scene.pod_at(2).ready_since = Some(scene.observed.now - SignedDuration::from_secs(30));

@@ -76,7 +76,7 @@ fn the_last_one_is_not_made_anew_with_the_newer_version_at_once_where_it_does_no
     assert_eq!(line(&scene, &waits), "RollingOut - -");
     assert!(
         waits.explanation.text.starts_with(
-            "c-0 is the last member of the lower minor version: waiting until the others have been ready for 20 more seconds."
+            "c-0 is the last member of the lower minor version: waiting until the others have been ready for 30 seconds."
         ),
         "{waits:?}"
     );
@@ -87,6 +87,30 @@ fn the_last_one_is_not_made_anew_with_the_newer_version_at_once_where_it_does_no
     waits_long_enough(&mut scene);
     assert_eq!(planned(&scene), "RollingOut - delete stopped c-0");
     assert_eq!(reversible(&scene), Some(false));
+}
+
+#[test]
+fn a_first_member_that_does_not_start_with_the_newer_version_leaves_the_way_back_open() {
+    let mut scene = asked("3.6.16", "3.7.3");
+    settles(&mut scene, "3.6.16");
+    template_changes(&mut scene);
+    goes(&mut scene, 1);
+    restarted(&mut scene, 1, 0);
+    assert_eq!(reversible(&scene), Some(true));
+    for container in ["ContainerCreating", "ImagePullBackOff"] {
+        scene.silent(1);
+        scene
+            .observed
+            .recorded_versions
+            .insert(ordinal(1), version("3.6.16"));
+        scene.pod_at(1).container = waiting(container);
+        look(&mut scene);
+        assert_eq!(reversible(&scene), None, "{container}");
+        let next = plan(&scene.observed);
+        scene.stored(&next);
+    }
+    restarted(&mut scene, 1, 0);
+    assert_eq!(reversible(&scene), Some(true), "its image has come");
 }
 
 #[test]
@@ -104,7 +128,7 @@ fn the_last_one_that_serves_is_replaced_after_the_others_have_served_for_a_while
         assert_eq!(line(&scene, &waits), "Waiting - -");
         assert_eq!(
             waits.explanation.text,
-            "c-0 is to be replaced and is the last member of the lower minor version: waiting until the others have been ready for 20 more seconds."
+            "c-0 is to be replaced and is the last member of the lower minor version: waiting until the others have been ready for 30 seconds."
         );
 
         // The version is set back: it is replaced once it is not the only one that has it.
