@@ -7,8 +7,8 @@ use etcd_operator_api::contract::{
     self, Arrival, BackupTask, Claim, CommitRecord, CompareTask, Document, DocumentError, FetchProgress,
     FetchTask, Fetched, Fingerprint, Frame, Identity, JobOrder, JobOutcome, JobResult, Kept, KeptDirectory,
     Limits, Listed, ListedMember, Manifest, Mode, Naming, ObjectFacts, Permit, PrepareFailure, Prepared,
-    Preparing, RecheckTask, Report, RestoreIntent, RestoreSecrets, RestoreTerms, Sealing, Skipped, Source,
-    StoreOrder, Stored, Task, Verdict, Verified, VerifyTask, mounts,
+    Preparing, RecheckTask, RefusedImage, Report, RestoreIntent, RestoreSecrets, RestoreTerms, Sealing,
+    Skipped, Source, StoreOrder, Stored, Task, Verdict, Verified, VerifyTask, mounts,
 };
 use etcd_operator_api::retention::Keep;
 use etcd_operator_api::store::{ServerSideEncryption, StorageType};
@@ -117,6 +117,7 @@ fn report() {
         fingerprint: Fingerprint::default(),
         fetched: None,
         preparing: None,
+        refused_image: None,
     };
     check("report.json", &report(Verdict::Moved));
     check(
@@ -145,6 +146,16 @@ fn report() {
                 }),
             }),
             ..report(Verdict::OtherIncarnation { found: 1 })
+        },
+    );
+    check(
+        "report-refused-image.json",
+        &Report {
+            refused_image: Some(RefusedImage {
+                found: "3.7.3".into(),
+                expected: "3.6".into(),
+            }),
+            ..report(Verdict::Whole)
         },
     );
     check(

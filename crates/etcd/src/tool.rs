@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use crate::url::PeerUrl;
 
 pub use child::{Server, ServerEnded};
-pub use run::{ToolError, run, version};
+pub use run::{ToolError, run, server_version, version};
 
 /// Where the programs are in the images that upstream makes.
 pub const IN_IMAGES: &str = "/usr/local/bin";

@@ -21,6 +21,11 @@ pub struct Version {
 #[error("'{0}' is not a version of etcd: MAJOR.MINOR.PATCH, for example 3.6.16")]
 pub struct VersionError(String);
 
+/// Why a text is not a minor version that is known here.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is not a known minor version of etcd: MAJOR.MINOR, for example 3.6")]
+pub struct MinorError(String);
+
 /// A minor that is known here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Minor {
@@ -69,6 +74,15 @@ impl Minor {
             Self::V3_6 => 6,
             Self::V3_7 => 7,
         }
+    }
+}
+
+impl FromStr for Minor {
+    type Err = MinorError;
+
+    fn from_str(text: &str) -> Result<Self, MinorError> {
+        let known = Self::ALL.into_iter().find(|minor| minor.to_string() == text);
+        known.ok_or_else(|| MinorError(text.to_owned()))
     }
 }
 
@@ -160,9 +174,13 @@ mod tests {
         let minor = |text: &str| Minor::of(&text.parse().expect(text));
         for known in Minor::ALL {
             assert_eq!(Minor::of(&Version::of(known, 9)), Some(known));
+            assert_eq!(known.to_string().parse(), Ok(known));
         }
         for unknown in ["2.3.8", "3.1.20", "3.8.0", "4.4.0"] {
             assert_eq!(minor(unknown), None, "{unknown}");
+        }
+        for unknown in ["", "3", "3.8", "3.6.16", "v3.6"] {
+            assert!(unknown.parse::<Minor>().is_err(), "{unknown}");
         }
     }
 }

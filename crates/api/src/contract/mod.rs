@@ -28,7 +28,7 @@ pub use order::{
 };
 pub use permit::{Mode, Permit, RestoreTerms};
 pub use prepared::Prepared;
-pub use report::{ListedMember, PrepareFailure, Preparing, Report, Verdict};
+pub use report::{ListedMember, PrepareFailure, Preparing, RefusedImage, Report, Verdict};
 
 use serde::{Serialize, de::DeserializeOwned};
 

@@ -57,6 +57,19 @@ pub struct Report {
     /// State of the last permit of mode `prepare`, until the staged directory is complete or another permit is used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preparing: Option<Preparing>,
+    /// Why the process does not start etcd from its image. It uses no permit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused_image: Option<RefusedImage>,
+}
+
+/// An image that holds another minor version of etcd than the pod template names.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RefusedImage {
+    /// Version of etcd in the image.
+    pub found: String,
+    /// Minor version that the pod template names.
+    pub expected: String,
 }
 
 /// State of a restore into a staging directory: in progress or failed.

@@ -139,7 +139,11 @@ pub async fn run(told: &Invocation) -> Result<Tail, ToolError> {
 
 /// Which version the programs are of, by the server's own word.
 pub async fn version(tools: &Tools) -> Result<Version, ToolError> {
-    let program = tools.path(Program::Etcd);
+    server_version(tools.path(Program::Etcd)).await
+}
+
+/// Which version a server is of, by its own word.
+pub async fn server_version(program: PathBuf) -> Result<Version, ToolError> {
     let said = run(&Invocation::new(program.clone(), vec!["--version".to_owned()])).await?;
     let text = String::from_utf8_lossy(&said.0).into_owned();
     let word = text
