@@ -10,6 +10,7 @@ use clap::Args;
 use etcd_operator_api::contract;
 use etcd_operator_etcd::endpoint::{Endpoint, Limits};
 use etcd_operator_etcd::url::ClientUrl;
+use etcd_operator_etcd::version::Minor;
 use etcd_operator_member::arrival::arrival;
 use etcd_operator_member::certificates::Certificates;
 use etcd_operator_member::run::{self, Options};
@@ -79,6 +80,11 @@ pub struct MemberArgs {
 
     #[command(flatten)]
     certificates: CertificateArgs,
+
+    /// The minor version of etcd that the pod template names. etcd of another minor version is not started: the member reports
+    /// it and waits.
+    #[arg(long, value_name = "MINOR")]
+    pub etcd_minor: Option<Minor>,
 
     /// The etcd command line, without the flags of a first start, which the permit contains.
     #[arg(last = true, required = true, value_name = "COMMAND")]
@@ -176,6 +182,7 @@ pub fn member(args: MemberArgs) -> Result<()> {
         report_port: args.report_port,
         peer_port: args.peer_port,
         certificates: args.certificates.files(),
+        etcd_minor: args.etcd_minor,
         command: args.command,
     })?;
     Ok(())

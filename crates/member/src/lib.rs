@@ -9,6 +9,7 @@
 //! | [`command`] | what etcd is told |
 //! | [`log`], [`database`] | etcd's files, as far as judging a disk needs them |
 //! | [`volume`], [`disk`], [`fingerprint`] | where things lie, reading them, and by what the volume is known again |
+//! | [`image`] | whether the image holds the minor version of etcd that the pod template names |
 //! | [`keeper`] | every change to a disk, step by step |
 //! | [`peers`], [`certificates`], [`serve`] | what is asked of the network before a first start, and what is answered until then |
 //! | [`download`], [`side`], [`room`] | what a restore brings, what it makes beside the data, and what that takes |
@@ -29,6 +30,7 @@ pub mod database;
 pub mod disk;
 pub mod download;
 pub mod fingerprint;
+pub mod image;
 pub mod install;
 pub mod keeper;
 pub mod log;

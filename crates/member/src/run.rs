@@ -8,9 +8,11 @@ use std::process::Command;
 
 use etcd_operator_api::reserved;
 use etcd_operator_etcd::url::ClientUrl;
+use etcd_operator_etcd::version::Minor;
 
 use crate::certificates::Certificates;
 use crate::command::{CommandError, EtcdCommand, Start};
+use crate::disk::{self, Depth};
 use crate::fingerprint::Surroundings;
 use crate::peers::Door;
 use crate::restart::{self, Attempt};
@@ -18,7 +20,7 @@ use crate::state::{Source, State};
 use crate::verdict::Expected;
 use crate::volume::Volume;
 use crate::wait::{self, Outcome, Waiting};
-use crate::{chance, clock, tidy};
+use crate::{chance, clock, image, tidy};
 
 /// The port at which members answer clients unless the command says another.
 const CLIENT_PORT: u16 = 2379;
@@ -42,6 +44,8 @@ pub struct Options {
     pub peer_port: u16,
     /// Certificates to ask the other members with.
     pub certificates: Certificates,
+    /// The minor version of etcd that the pod template names, if it names one.
+    pub etcd_minor: Option<Minor>,
     /// The command it becomes.
     pub command: Vec<String>,
 }
@@ -71,16 +75,28 @@ pub fn run(options: Options) -> Result<(), Error> {
     let command = EtcdCommand::read(&options.command, &volume.data())?;
     // Found out before a permit is used up by it.
     check_program(command.program())?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(Error::Waiting)?;
+    // Before anything is written: etcd of another minor version has no business with the volume.
+    let refused_image = options
+        .etcd_minor
+        .and_then(|expected| runtime.block_on(image::check(command.program(), expected, image::LIMIT)));
     let surroundings = Surroundings::default();
-    let disk = match restart::attempt(&volume, &surroundings, &options.expected) {
-        Attempt::Starts => return Err(become_etcd(&command, &Start::Again, &volume)),
-        Attempt::Waits(disk) => *disk,
+    let disk = if refused_image.is_some() {
+        disk::read(&volume, &surroundings, Depth::Report)
+    } else {
+        match restart::attempt(&volume, &surroundings, &options.expected) {
+            Attempt::Starts => return Err(become_etcd(&command, &Start::Again, &volume)),
+            Attempt::Waits(disk) => *disk,
+        }
     };
     let source = Source {
         now: clock::since_boot,
         draw: chance::draw,
     };
-    let state = State::new(options.expected, options.pod_uid, disk, source);
+    let state = State::new(options.expected, options.pod_uid, disk, source).with_refused_image(refused_image);
     let waiting = Waiting {
         permit: options.permit,
         pod_ip: options.pod_ip,
@@ -92,10 +108,6 @@ pub fn run(options: Options) -> Result<(), Error> {
         surroundings,
         program: command.program().to_owned(),
     };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(Error::Waiting)?;
     let outcome = runtime
         .block_on(wait::wait(&waiting, state))
         .map_err(Error::Waiting)?;

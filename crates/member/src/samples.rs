@@ -1,6 +1,7 @@
 //! Disks for this crate's tests: one that is whole, others that differ from it, and directories to put them in.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use etcd_operator_api::contract::{Fingerprint, Identity, ListedMember, kind};
@@ -116,6 +117,17 @@ impl Scratch {
         let path = self.root.join(name);
         std::fs::create_dir_all(path.parent().expect("a parent")).expect("a directory");
         std::fs::write(path, content).expect("written");
+    }
+
+    /// Writes a program that is this script. Another process writes it: no test that starts a program meanwhile keeps the file
+    /// open, and a file that is open for writing cannot be run.
+    pub(crate) fn program(&self, name: &str, script: &str) -> PathBuf {
+        let (text, path) = (self.root.join("script"), self.root.join(name));
+        self.file("script", format!("#!/bin/sh\n{script}\n"));
+        let mut install = Command::new("install");
+        let status = install.args(["-m", "755"]).args([&text, &path]).status();
+        assert!(status.expect("install").success());
+        path
     }
 }
 

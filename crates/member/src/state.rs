@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use etcd_operator_api::contract::{Permit, Preparing, Report, VERSION};
+use etcd_operator_api::contract::{Permit, Preparing, RefusedImage, Report, VERSION};
 
 use crate::nonce::Nonce;
 use crate::permit::{self, Applicant, Grant, Preparation, Refusal};
@@ -24,6 +24,8 @@ pub struct State {
     preparing: Option<Preparing>,
     /// The nonce that the last permit to make one answered.
     used: Option<String>,
+    /// Why etcd of this image does not start, whatever the disk and a permit say.
+    refused_image: Option<RefusedImage>,
 }
 
 /// Where time and chance come from.
@@ -49,7 +51,26 @@ impl State {
             remark: None,
             preparing: None,
             used: None,
+            refused_image: None,
         }
+    }
+
+    /// The same where etcd of this image must not start.
+    #[must_use]
+    pub fn with_refused_image(mut self, refused: Option<RefusedImage>) -> Self {
+        self.remark = refused.as_ref().map(|refused| {
+            format!(
+                "etcd does not start: its image holds {}, and the pod template names {}",
+                refused.found, refused.expected
+            )
+        });
+        self.refused_image = refused;
+        self
+    }
+
+    /// Whether etcd of this image must not start.
+    pub fn refuses_image(&self) -> bool {
+        self.refused_image.is_some()
     }
 
     /// What the pod expects.
@@ -156,6 +177,7 @@ impl State {
                 .as_ref()
                 .map(|fetched| fetched.restore_uid.clone()),
             preparing: self.preparing.clone(),
+            refused_image: self.refused_image.clone(),
         }
     }
 }
@@ -258,5 +280,24 @@ mod tests {
         });
         let doubtful = state.report(source());
         assert_eq!(doubtful.wal_client_entries, None, "a log may have been lost");
+    }
+
+    #[test]
+    fn a_refused_image_is_told_also_to_operators_that_know_only_the_detail() {
+        let refused = RefusedImage {
+            found: "3.7.3".into(),
+            expected: "3.6".into(),
+        };
+        let state = State::new(samples::expected(), "pod".into(), samples::whole(), source());
+        assert!(!state.refuses_image());
+        let mut state = state.with_refused_image(Some(refused.clone()));
+        assert!(state.refuses_image());
+        let report = state.report(source());
+        assert_eq!(
+            (report.verdict, report.refused_image),
+            (Verdict::Whole, Some(refused))
+        );
+        let told = "; etcd does not start: its image holds 3.7.3, and the pod template names 3.6";
+        assert!(report.detail.ends_with(told), "{}", report.detail);
     }
 }

@@ -103,6 +103,10 @@ async fn decide(waiting: &Waiting, state: &Shared) -> Outcome {
     let mut looks_at_disk = tokio::time::interval(LOOK_AGAIN);
     looks_at_disk.reset();
     tell(state);
+    if with(state, |state| state.refuses_image()) {
+        // The image of a process does not change: its pod is re-created from a corrected spec.
+        return std::future::pending().await;
+    }
     loop {
         let considered = tokio::select! {
             // What was read is as it was, but for what could not be read.
@@ -137,7 +141,12 @@ enum NotYet {
 }
 
 fn tell(state: &Shared) {
-    let finding = with(state, |state| state.finding().clone());
+    let (finding, is_refused) = with(state, |state| (state.finding().clone(), state.refuses_image()));
+    if is_refused {
+        tracing::error!(
+            "etcd does not start: its image holds another minor version than the pod template names"
+        );
+    }
     tracing::info!(verdict = ?finding.verdict, "waiting for a permit: {}", finding.detail);
 }
 
@@ -262,4 +271,88 @@ fn permit(path: &Path) -> Result<Option<Permit>, String> {
         return Ok(None);
     }
     contract::read(&bytes).map(Some).map_err(|error| failed(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use etcd_operator_api::contract::{RefusedImage, VERSION};
+
+    use super::*;
+    use crate::certificates::Certificates;
+    use crate::samples::{self, Scratch};
+    use crate::view::DiskView;
+    use crate::{chance, disk};
+
+    const SOURCE: Source = Source {
+        now: clock::since_boot,
+        draw: chance::draw,
+    };
+
+    /// Waits on an empty volume with a good permit, for as long as a permit takes that is used.
+    async fn outcome(refused: Option<RefusedImage>, scratch: &Scratch) -> Option<Outcome> {
+        let volume = Volume::at(scratch.path().join("volume"));
+        let surroundings = Surroundings::default();
+        let found = disk::read(&volume, &surroundings, disk::Depth::Report);
+        let mut state =
+            State::new(samples::expected(), "pod".into(), found, SOURCE).with_refused_image(refused);
+        let report = state.report(SOURCE);
+        // In place of the peer port of this process.
+        let peer = serve::listen(0).await.expect("a port");
+        let port = peer.local_addr().expect("an address").port();
+        let permit = Permit {
+            version: VERSION,
+            pod_uid: report.pod_uid,
+            process: report.process,
+            nonce: report.nonce,
+            mode: Mode::Bootstrap,
+            incarnation: report.expected_incarnation,
+            cluster_uid: report.cluster_uid,
+            cluster_id: None,
+            member_id: None,
+            initial_cluster: format!("{}=http://127.0.0.1:{port}", samples::expected().member),
+            token: "t".into(),
+            restore: None,
+        };
+        scratch.file("permit", contract::write(&permit));
+        let waiting = Waiting {
+            volume,
+            surroundings,
+            permit: scratch.path().join("permit"),
+            pod_ip: None,
+            report_port: 0,
+            peer_port: 0,
+            door: Door {
+                is_secure: false,
+                port: 0,
+                certificates: Certificates::default(),
+            },
+            source: SOURCE,
+            program: "/usr/local/bin/etcd".into(),
+        };
+        let waited = tokio::time::timeout(Duration::from_secs(3), wait(&waiting, state)).await;
+        waited.ok().map(|outcome| outcome.expect("an outcome"))
+    }
+
+    #[tokio::test]
+    async fn a_process_that_refuses_its_image_uses_no_permit_and_writes_nothing() {
+        let scratch = Scratch::new();
+        std::fs::create_dir(scratch.path().join("volume")).expect("a directory");
+        let refused = RefusedImage {
+            found: "3.7.3".into(),
+            expected: "3.6".into(),
+        };
+        let entries = || {
+            std::fs::read_dir(scratch.path().join("volume"))
+                .expect("read")
+                .count()
+        };
+        assert_eq!(outcome(Some(refused), &scratch).await, None);
+        assert_eq!(entries(), 0);
+        let started = outcome(None, &scratch).await;
+        assert!(
+            matches!(started, Some(Outcome::Starts(Start::First(_)))),
+            "{started:?}"
+        );
+        assert_ne!(entries(), 0);
+    }
 }
