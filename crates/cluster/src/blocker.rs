@@ -125,15 +125,6 @@ pub enum Blocker {
         /// What it does not have.
         refusal: Refusal,
     },
-    /// The image of the pod template holds another version than that names, and no rollout can go on with it.
-    ImageVersionDiffers {
-        /// A member that runs it.
-        member: String,
-        /// The version that runs.
-        running: String,
-        /// The version that the spec names.
-        named: String,
-    },
     /// The spec asks for a smaller quota than the databases need.
     QuotaTooSmall {
         /// The quota, in bytes.
@@ -216,7 +207,6 @@ impl Blocker {
             Self::AuthenticationUnknown => BlockerReason::AuthenticationUnknown,
             Self::OneImageForAllVersions { .. } => BlockerReason::OneImageForAllVersions,
             Self::SettingUnknownOnTheWay { .. } => BlockerReason::SettingUnknownOnTheWay,
-            Self::ImageVersionDiffers { .. } => BlockerReason::ImageVersionDiffers,
             Self::QuotaTooSmall { .. } => BlockerReason::QuotaTooSmall,
             Self::EncryptionSwitched => BlockerReason::EncryptionSwitched,
             Self::DataLivesWithPods => BlockerReason::DataLivesWithPods,
@@ -238,7 +228,6 @@ impl Blocker {
             | Self::RemovalBreaksQuorum { member, .. }
             | Self::TooFewVoters { member, .. }
             | Self::VolumeReplaced { member, .. }
-            | Self::ImageVersionDiffers { member, .. }
             | Self::TemplateNotApplied { member } => Some(member),
             _ => None,
         }
@@ -390,14 +379,6 @@ impl fmt::Display for Blocker {
             Self::SettingUnknownOnTheWay { version, refusal } => write!(
                 f,
                 "etcd {version}, which members are to run, does not accept the spec: {refusal}"
-            ),
-            Self::ImageVersionDiffers {
-                member,
-                running,
-                named,
-            } => write!(
-                f,
-                "the pod template names etcd {named}, and {member} runs {running} from its image: no other member is restarted; correct spec.image, spec.repository or spec.version"
             ),
             Self::QuotaTooSmall { quota, largest } => write!(
                 f,

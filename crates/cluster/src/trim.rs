@@ -30,9 +30,11 @@ pub fn pod(pod: &mut Pod) {
         let mut containers = std::mem::take(&mut spec.containers);
         for container in &mut containers {
             let (name, command) = (std::mem::take(&mut container.name), container.command.take());
+            let image = container.image.take().filter(|_| name == ETCD);
             let readiness_probe = container.readiness_probe.take().filter(|_| name == ETCD);
             *container = k8s_openapi::api::core::v1::Container {
                 name,
+                image,
                 command,
                 readiness_probe,
                 ..Default::default()

@@ -58,6 +58,17 @@ pub enum MemberProblem {
         /// Where to correct it.
         hint: Option<FieldHint>,
     },
+    /// Its image holds another minor version of etcd than the pod template names.
+    ImageVersionDiffers {
+        /// The image; none if the pod names none.
+        image: Option<String>,
+        /// The version in it.
+        found: String,
+        /// The version that the pod template names.
+        named: String,
+        /// Whether etcd of that version runs; otherwise the guard in the pod has not started it.
+        runs: bool,
+    },
     /// etcd ends at once, because it does not accept its flags.
     InvalidFlags(End),
     /// Its pod runs and does not answer.
@@ -269,6 +280,7 @@ impl MemberProblem {
             Self::PodNotReady => BlockerReason::PodNotReady,
             Self::NotStartedContainer { .. } => BlockerReason::ContainerNotStarted,
             Self::ContainerEnded { .. } => BlockerReason::ContainerEnded,
+            Self::ImageVersionDiffers { .. } => BlockerReason::ImageVersionDiffers,
             Self::InvalidFlags(_) => BlockerReason::InvalidFlags,
             Self::NoAnswer { .. } => BlockerReason::MemberUnreachable,
             Self::TlsFailed { .. } => BlockerReason::TlsFailed,
@@ -310,6 +322,7 @@ impl MemberProblem {
         match self {
             Self::Unschedulable { .. }
             | Self::ContainerEnded { .. }
+            | Self::ImageVersionDiffers { .. }
             | Self::TlsFailed { .. }
             | Self::VolumeNotEmpty { .. }
             | Self::VolumeOlderThanCluster { .. }
@@ -346,6 +359,23 @@ impl fmt::Display for MemberProblem {
                 write!(f, "has ended with code {code}: {line}")?;
                 let separator = if line.is_empty() { "" } else { "; " };
                 hint.iter().try_for_each(|hint| write!(f, "{separator}{hint}"))
+            }
+            Self::ImageVersionDiffers {
+                image,
+                found,
+                named,
+                runs,
+            } => {
+                let image = image.as_deref().unwrap_or("unknown");
+                if *runs {
+                    write!(f, "runs etcd {found}, which its image {image} holds")?;
+                } else {
+                    write!(f, "does not start etcd {found}, which its image {image} holds")?;
+                }
+                write!(
+                    f,
+                    ": the pod template names {named}; correct spec.image, spec.repository or spec.version"
+                )
             }
             Self::InvalidFlags(end) => write!(
                 f,

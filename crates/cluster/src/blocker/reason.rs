@@ -83,8 +83,8 @@ reasons! {
         "Attach the right volume, or consent to deleting the data with the annotation that the message names.";
     HoldsPreparedData(User): "A volume holds data that a restore has prepared and that are not in use.",
         "Restore again.";
-    ImageVersionDiffers(User): "A member runs another version than its pod template names, because its image holds that, and the rollout cannot go on.",
-        "Correct `spec.image`, `spec.repository` or `spec.version`. No other member is restarted meanwhile.";
+    ImageVersionDiffers(User): "The image of a member holds another version of etcd than the pod template names: another minor, or a patch that keeps the members from the next version.",
+        "Correct `spec.image`, `spec.repository` or `spec.version`: the pod is re-created, and its volume stays. If the image was corrected in the registry, delete the pod. No other member is restarted meanwhile.";
     InvalidFlags(User): "etcd ends at once because it does not accept a flag.",
         "Correct `spec.etcd.extraArgs`.";
     KeptVolumeRejected(User): "A volume named in the adopt annotation is not the one that was kept for this member.",

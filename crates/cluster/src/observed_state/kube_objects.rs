@@ -59,6 +59,7 @@ pub fn read_pod(pod: &core::Pod, node_lost_since: Option<Timestamp>) -> Option<P
         unscheduled_since: unscheduled
             .and_then(|scheduled| scheduled.last_transition_time.as_ref())
             .map(|time| time.0),
+        image: etcd.image.clone(),
         container: container(pod, &status),
         is_crash_looping: is_crash_looping(&status),
         end: end(&status),

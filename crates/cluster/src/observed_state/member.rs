@@ -100,6 +100,8 @@ pub struct Pod {
     pub unschedulable: Option<Unschedulable>,
     /// Since when no node takes it.
     pub unscheduled_since: Option<Timestamp>,
+    /// The image of etcd.
+    pub image: Option<String>,
     /// What its etcd container does.
     pub container: Container,
     /// Whether that ended several times, and the kubelet waits before it starts it again.

@@ -28,15 +28,16 @@ pub fn is_failing(view: &ClusterView<'_>) -> bool {
 fn fails(view: &ClusterView<'_>, observed_member: &ObservedMember, pod: &Pod) -> bool {
     match pod.container {
         Container::Ended { code, .. } => code != 0,
-        // Its disk must outlive it: nobody knows what it was part of.
+        // Its disk must outlive it: nobody knows what it was part of. A process that refuses its image waits for nothing else.
         Container::Running => {
             let keeps_data = matches!(view.observed.desired.storage, Storage::Persistent { .. });
             let has_flag_error = pod
                 .end
                 .as_ref()
                 .is_some_and(|end| end.cause == EndCause::InvalidFlags);
-            observed_member.status().is_none()
-                && ((keeps_data && observed_member.report().is_none()) || has_flag_error)
+            let report = observed_member.report();
+            let waits = report.is_some_and(|report| report.refused_image.is_none());
+            observed_member.status().is_none() && ((keeps_data && !waits) || has_flag_error)
         }
         Container::Waiting(_) => false,
     }

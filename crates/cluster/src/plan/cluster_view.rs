@@ -9,6 +9,7 @@ use etcd_operator_etcd::url::PeerUrl;
 use etcd_operator_etcd::version::Version;
 
 use super::quorum::{VoterCount, majority};
+use crate::blocker::MemberProblem;
 use crate::observed_state::{
     CallClass, Container, Membership, MembershipFailure, ObservedCluster, Ordinal, Pod, QueryResult,
 };
@@ -64,15 +65,38 @@ impl<'a> ClusterView<'a> {
         is_ours.then_some(known)
     }
 
-    /// The report of the process that waits in the pod of this ordinal, if it is believed: the pod is the observed one, and
-    /// the report is for this cluster and incarnation. Where etcd answers nothing waits any more: a report beside its answer
-    /// is older, or not of that pod.
+    /// The report of the process that waits for a permit in the pod of this ordinal, if it is believed and for this incarnation.
+    /// A process that refuses its image waits for no permit, and what it says of its volume leads to nothing.
     pub fn report(&self, ordinal: Ordinal, incarnation: i64) -> Option<(&'a Pod, &'a Report)> {
+        let report = self.waiting_process(ordinal, incarnation);
+        report.filter(|(_, report)| report.refused_image.is_none())
+    }
+
+    /// The report of the process that waits in the pod of this ordinal, for whatever, if it is believed and for this incarnation.
+    pub fn waiting_process(&self, ordinal: Ordinal, incarnation: i64) -> Option<(&'a Pod, &'a Report)> {
+        let report = self.believed_report(ordinal);
+        report.filter(|(_, report)| report.expected_incarnation == incarnation)
+    }
+
+    /// Why the process that waits in the pod of this ordinal does not start etcd of its image, if so.
+    pub fn refused_image(&self, ordinal: Ordinal) -> Option<MemberProblem> {
+        let (pod, report) = self.believed_report(ordinal)?;
+        let refused = report.refused_image.as_ref()?;
+        Some(MemberProblem::ImageVersionDiffers {
+            image: pod.image.clone(),
+            found: refused.found.clone(),
+            named: refused.expected.clone(),
+            runs: false,
+        })
+    }
+
+    /// A report is believed if it is for this cluster and of the observed pod. Where etcd answers nothing waits any more: a report
+    /// beside its answer is older, or not of that pod.
+    fn believed_report(&self, ordinal: Ordinal) -> Option<(&'a Pod, &'a Report)> {
         let observed_member = self.observed.members.get(&ordinal)?;
         let (pod, report) = (observed_member.pod.as_ref()?, observed_member.report()?);
         let is_believed = report.pod_uid == pod.uid
             && report.cluster_uid == self.observed.uid
-            && report.expected_incarnation == incarnation
             && observed_member.status().is_none()
             && pod.deleting.is_none();
         is_believed.then_some((pod, report))

@@ -49,6 +49,9 @@ pub fn explain(view: &ClusterView<'_>, ordinal: Ordinal) -> MemberProblem {
     if pod.deleting.is_some() {
         return MemberProblem::PodTerminating;
     }
+    if let Some(problem) = view.refused_image(ordinal) {
+        return problem;
+    }
     if let Some((_, report)) = view.report(ordinal, view.observed.persisted.incarnation)
         && report.verdict != Verdict::Empty
     {

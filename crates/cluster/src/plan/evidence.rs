@@ -45,6 +45,10 @@ fn data_evidence(view: &ClusterView<'_>, known: &Known, ordinal: Ordinal, member
         return Evidence::None;
     }
     let needs_user = |problem| Evidence::NeedsUser(Blocker::member(observed.name(ordinal), problem));
+    // Nothing can come of a replacement either: its pod would have the same image.
+    if let Some(problem) = view.refused_image(ordinal) {
+        return needs_user(problem);
+    }
     if let Some((pod, report)) = view.report(ordinal, observed.persisted.incarnation) {
         let detail = || report.detail.clone();
         let found = match &report.verdict {
@@ -160,8 +164,11 @@ pub fn template_not_served(pod: &Pod, finding: String, replaceable: Option<Membe
 }
 
 /// Whether a blocker waits for the user to correct the pod template.
-pub fn is_template_unproven(blocker: &Blocker) -> bool {
-    blocker.reason() == BlockerReason::TemplateNotServed
+pub fn needs_other_template(blocker: &Blocker) -> bool {
+    matches!(
+        blocker.reason(),
+        BlockerReason::TemplateNotServed | BlockerReason::ImageVersionDiffers
+    )
 }
 
 /// Whether a voter has served with the template of the pod at a place. Where there is no pod, whether that is known of any.

@@ -324,7 +324,8 @@ fn await_new_voter(view: &ClusterView<'_>, member: &Member, join: Join) -> FlowD
 /// Whether nothing can come of the pod at this place for now.
 fn is_stuck(view: &ClusterView<'_>, ordinal: Ordinal) -> bool {
     let pod = view.observed.member(ordinal).pod.as_ref();
-    pod.is_none_or(|pod| pod.unschedulable.is_some() || pod.node_lost_since.is_some())
+    view.refused_image(ordinal).is_some()
+        || pod.is_none_or(|pod| pod.unschedulable.is_some() || pod.node_lost_since.is_some())
 }
 
 /// Whether others wait for what an unfinished learner here holds up, and nothing can come of it for now.
@@ -333,7 +334,8 @@ fn blocks_other_members(view: &ClusterView<'_>, known: &Known, ordinal: Ordinal)
         .learners()
         .any(|learner| view.ordinal(learner) == Some(ordinal));
     let pod = view.observed.member(ordinal).pod.as_ref();
-    let is_not_running = pod.is_none_or(|pod| pod.container != Container::Running);
+    let is_not_running =
+        view.refused_image(ordinal).is_some() || pod.is_none_or(|pod| pod.container != Container::Running);
     is_learner
         && (is_stuck(view, ordinal) && is_other_ordinal_waiting(view, ordinal)
             || is_not_running && has_lost_voter(view, known))

@@ -15,7 +15,7 @@ use etcd_operator_etcd::id::RaftTerm;
 use super::cluster_view::ClusterView;
 use super::decision::{Explanation, FlowDecision, Reason};
 use super::discard::discard;
-use super::evidence::{can_be_misread, is_template_unproven, template_not_served};
+use super::evidence::{can_be_misread, needs_other_template, template_not_served};
 use super::quorum::majority;
 use super::step::{GracePeriod, PodRef, Step};
 use super::{diagnose, grants};
@@ -49,7 +49,7 @@ fn may_hold_only_copy(view: &ClusterView<'_>, ordinal: Ordinal) -> bool {
     else {
         return false;
     };
-    if let Some((_, report)) = view.report(ordinal, pod.incarnation) {
+    if let Some((_, report)) = view.waiting_process(ordinal, pod.incarnation) {
         let has_begun = !matches!(report.verdict, Verdict::Empty | Verdict::Unborn);
         return has_begun && report.wal_client_entries != Some(false);
     }
@@ -65,7 +65,7 @@ fn may_elect(view: &ClusterView<'_>) -> bool {
     let runs = |ordinal: &Ordinal| {
         let pod = observed.member(*ordinal).pod.as_ref();
         pod.is_some_and(|pod| {
-            pod.container == Container::Running && view.report(*ordinal, pod.incarnation).is_none()
+            pod.container == Container::Running && view.waiting_process(*ordinal, pod.incarnation).is_none()
         })
     };
     let running = observed.members.keys().filter(|ordinal| runs(ordinal)).count();
@@ -181,7 +181,7 @@ fn collect_reports(view: &ClusterView<'_>, persisted: &PersistedState) -> StartO
         return StartOver::Ready(targets);
     }
     let mut decision = going("Starting over: waiting for all members to report.").with_blockers(waits);
-    if decision.explanation.blockers.iter().any(is_template_unproven) {
+    if decision.explanation.blockers.iter().any(needs_other_template) {
         decision.explanation.reason = Reason::Blocked;
     }
     StartOver::Decision(decision)

@@ -18,6 +18,7 @@ mod hibernation_exit;
 mod life;
 mod lives;
 mod log_snapshot;
+mod lying_image;
 mod minor_upgrade;
 mod pod_admission;
 mod point_of_no_return;

@@ -11,7 +11,7 @@ use super::cluster_view::ClusterView;
 use super::decision::{FlowDecision, Reason};
 use super::diagnose;
 use super::evidence::{
-    can_be_misread, damage_signature, is_copied_without_consent, is_template_unproven, template_not_served,
+    can_be_misread, damage_signature, is_copied_without_consent, needs_other_template, template_not_served,
 };
 use super::quorum::majority;
 use crate::blocker::{Blocker, MemberProblem, describe_verdict};
@@ -145,7 +145,7 @@ pub fn decide(view: &ClusterView<'_>, operation: Option<&Operation>) -> FlowDeci
         );
         return keep(FlowDecision::without_operation(Reason::Blocked, text).with_blockers(silent));
     }
-    let reason = if silent.iter().any(is_template_unproven) {
+    let reason = if silent.iter().any(needs_other_template) {
         Reason::Blocked
     } else {
         Reason::Waiting

@@ -9,9 +9,9 @@ use super::health::are_members_settled;
 use super::log_snapshot::LogSnapshot;
 use super::pending_cause::PendingCause;
 use super::{backup_first, downgrade, minor, stuck, surge};
-use crate::blocker::Blocker;
+use crate::blocker::{Blocker, MemberProblem};
 use crate::desired::DEFAULT_QUOTA;
-use crate::observed_state::PodAdmission;
+use crate::observed_state::{ObservedMember, Ordinal, Pod, PodAdmission};
 use crate::persisted_state::{PersistedState, Restore};
 use crate::plan::cluster_view::ClusterView;
 
@@ -166,24 +166,46 @@ fn is_unserved_without_quorum(view: &ClusterView<'_>) -> bool {
         && spec_hash.is_some_and(|spec_hash| !persisted.has_served_spec(spec_hash))
 }
 
-/// A member that was made from the pod template and runs another minor version than that names, or a patch that keeps the members
-/// from the next version on their way.
+/// A member whose image holds another minor version than the pod template names, from which its pod was made, or a patch that keeps the
+/// members from the next version on their way.
 pub fn lying_image(view: &ClusterView<'_>) -> Option<Blocker> {
+    refused_image(view).or_else(|| image_that_runs(view))
+}
+
+/// The same where the guard does not start etcd.
+pub fn refused_image(view: &ClusterView<'_>) -> Option<Blocker> {
+    current_pods(view).find_map(|(ordinal, _, _)| {
+        let problem = view.refused_image(ordinal)?;
+        Some(Blocker::member(view.observed.name(ordinal), problem))
+    })
+}
+
+/// The same where etcd runs.
+fn image_that_runs(view: &ClusterView<'_>) -> Option<Blocker> {
+    let named = view.observed.set.as_ref()?.version.as_ref()?;
+    current_pods(view).find_map(|(ordinal, member, pod)| {
+        let running = &member.status()?.version;
+        let problem = MemberProblem::ImageVersionDiffers {
+            image: pod.image.clone(),
+            found: running.to_string(),
+            named: named.to_string(),
+            runs: true,
+        };
+        let is_another = Minor::of(running) != Minor::of(named) || keeps_from_next(view, running, named);
+        is_another.then(|| Blocker::member(view.observed.name(ordinal), problem))
+    })
+}
+
+/// The pods that were made from the pod template that the StatefulSet has.
+fn current_pods<'a>(view: &ClusterView<'a>) -> impl Iterator<Item = (Ordinal, &'a ObservedMember, &'a Pod)> {
     let observed = view.observed;
-    let set = observed.set.as_ref()?;
-    let named = set.version.as_ref()?;
-    observed.members.iter().find_map(|(ordinal, member)| {
-        let is_current = member
+    let made_for = observed.set.as_ref().map(|set| &set.spec_hash);
+    observed.members.iter().filter_map(move |(ordinal, member)| {
+        let pod = member
             .pod
             .as_ref()
-            .is_some_and(|pod| pod.spec_hash == set.spec_hash);
-        let running = &member.status().filter(|_| is_current)?.version;
-        let differs = Minor::of(running) != Minor::of(named) || keeps_from_next(view, running, named);
-        differs.then(|| Blocker::ImageVersionDiffers {
-            member: observed.name(*ordinal),
-            running: running.to_string(),
-            named: named.to_string(),
-        })
+            .filter(|pod| Some(&pod.spec_hash) == made_for)?;
+        Some((*ordinal, member, pod))
     })
 }
 

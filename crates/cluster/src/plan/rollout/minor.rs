@@ -57,7 +57,7 @@ fn may_run_template(view: &ClusterView<'_>, ordinal: Ordinal) -> bool {
         let cluster_version = observed.cluster_version.as_ref().and_then(Minor::of);
         cluster_version.is_some() && cluster_version == recorded.and_then(Minor::of)
     };
-    let is_stopped = pod.container != Container::Running;
+    let is_stopped = pod.container != Container::Running || view.refused_image(ordinal).is_some();
     !(is_stopped && (!view.has_served_template(pod) || has_not_risen()))
 }
 

@@ -53,7 +53,8 @@ pub fn state(view: &ClusterView<'_>, persisted: &PersistedState) -> RolloutState
         .as_ref()
         .is_some_and(|rollout| rollout.current.is_some() && observed.desired.size.get() > 0);
     let has_outdated = outdated_pods(view).next().is_some() || is_replacing_outdated(persisted);
-    if !is_changed && !has_outdated && !is_current_restarting {
+    let is_image_refused = gate::refused_image(view).is_some();
+    if !is_changed && !has_outdated && !is_current_restarting && !is_image_refused {
         return RolloutState::Complete;
     }
     let Some(rollout) = &persisted.rollout else {

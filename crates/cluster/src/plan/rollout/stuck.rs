@@ -26,6 +26,8 @@ fn is_stuck(view: &ClusterView<'_>, ordinal: Ordinal, observed_member: &Observed
         // Where members have served with the template, one exit is no reason to give up on it.
         Container::Ended { code, .. } => pod.is_crash_looping || (*code != 0 && !is_template_served),
         Container::Waiting(delay) => is_failing(delay) || pod.unscheduled_since.is_some(),
+        // A process does not change its mind about its image, whoever served with the template before.
+        Container::Running if view.refused_image(ordinal).is_some() => true,
         Container::Running => {
             let incarnation = view.observed.persisted.incarnation;
             view.report(ordinal, incarnation).is_some() && !view.may_start(ordinal) && !is_template_served

@@ -283,6 +283,7 @@ impl Scene {
             spec_hash: Some("as-asked".to_owned()),
             unschedulable: None,
             unscheduled_since: None,
+            image: Some("quay.io/coreos/etcd:v3.6.16".to_owned()),
             container: Container::Running,
             node_lost_since: None,
             permit: None,
