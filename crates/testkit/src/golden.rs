@@ -44,6 +44,13 @@ pub struct Persisted {
 /// Condition types that 0.1.0 did not write. They repeat reasons of others, and no operator reads them back.
 const NEWER_TYPES: [&str; 3] = ["Ready", "Reconciling", "Stalled"];
 
+/// Words of commands that 0.1.0 did not write. A pod template that is rendered anew has them, one that is stored gets them with its
+/// next change.
+const NEWER_WORDS: [&str; 1] = ["--etcd-minor="];
+
+/// The annotation with the hash of an object as it was applied.
+const APPLIED: &str = "/patch/metadata/annotations/etcd.database.coreos.com~1applied";
+
 /// The API server as every case finds it: with the operator's own kinds, whose rules are read once.
 static SERVER: LazyLock<Beginning> = LazyLock::new(|| {
     let now: Timestamp = NOW.parse().expect("a time");
@@ -77,9 +84,12 @@ where
         let mut objects: Vec<Value> =
             serde_saphyr::from_multiple(&input).unwrap_or_else(|error| panic!("{name}: {error}"));
         objects.iter_mut().for_each(&write_out);
-        let made = run(&objects, persisted, &operate);
+        let mut made = run(&objects, persisted, &operate);
         let golden: Value = serde_json::from_str(&read(folder, name, "json"))
             .unwrap_or_else(|error| panic!("{name}: {error}"));
+        if objects.iter().all(|object| object["kind"] != "StatefulSet") {
+            overlook_newer_words(&golden, &mut made);
+        }
         let mut found = Vec::new();
         differences("", &golden, &made, &mut found);
         failures.extend(found.into_iter().map(|difference| format!("{name}{difference}")));
@@ -117,6 +127,49 @@ where
         made.insert("persisted".to_owned(), json!(statuses(&fake, persisted)));
         Value::Object(made)
     }))
+}
+
+/// Takes out words that are newer than the recorded release, and takes its hashes for the objects that have such words.
+fn overlook_newer_words(golden: &Value, made: &mut Value) {
+    let is_newer = |word: &Value| {
+        let word = word.as_str().unwrap_or_default();
+        NEWER_WORDS.iter().any(|newer| word.starts_with(newer))
+    };
+    let objects = made["writes"].as_object_mut().into_iter().flatten();
+    for (object, writes) in objects {
+        if !remove_words(writes, &is_newer) {
+            continue;
+        }
+        for (index, write) in writes.as_array_mut().into_iter().flatten().enumerate() {
+            let recorded = golden["writes"][object.as_str()][index].pointer(APPLIED);
+            if let (Some(recorded), Some(hash)) = (recorded, write.pointer_mut(APPLIED)) {
+                hash.clone_from(recorded);
+            }
+        }
+    }
+}
+
+/// Removes items of lists anywhere in a value, and says whether there were any.
+fn remove_words(value: &mut Value, is_removed: &impl Fn(&Value) -> bool) -> bool {
+    match value {
+        Value::Array(items) => {
+            let before = items.len();
+            items.retain(|item| !is_removed(item));
+            let mut is_changed = items.len() != before;
+            for item in items {
+                is_changed |= remove_words(item, is_removed);
+            }
+            is_changed
+        }
+        Value::Object(fields) => {
+            let mut is_changed = false;
+            for field in fields.values_mut() {
+                is_changed |= remove_words(field, is_removed);
+            }
+            is_changed
+        }
+        _ => false,
+    }
 }
 
 /// An object with what every case may leave out: namespace, UID and time of creation.

@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{Container, PodSpec, PodTemplateSpec};
 
 use super::{
     inputs::BuildInputs,
-    labels::{ETCD, INCARNATION},
+    labels::{ETCD, ETCD_MINOR, INCARNATION},
     spec_hash::ANNOTATION_SPEC_HASH,
     stored::{annotation, etcd_container, etcd_flags},
 };
@@ -42,7 +42,7 @@ pub(super) fn choose_template(
             if stored.operator_image().as_ref() == Some(&inputs.operator_image)
                 && etcd_image(stored.template()) == etcd_image(&wanted) =>
         {
-            return (wanted, None);
+            return (keep_version_check(stored.template(), wanted), None);
         }
         (false, _) => PendingChange::Operator,
     };
@@ -54,6 +54,22 @@ pub(super) fn choose_template(
         ),
         Some(pending),
     )
+}
+
+/// The wanted template, without the check of etcd's version where the stored one, from an earlier operator, has none: that comes
+/// with the next change.
+fn keep_version_check(stored: &PodTemplateSpec, mut wanted: PodTemplateSpec) -> PodTemplateSpec {
+    let command = etcd_container(stored).and_then(|etcd| etcd.command.as_ref());
+    let mut own = command.into_iter().flatten().take_while(|word| *word != "--");
+    if own.any(|word| word.starts_with(ETCD_MINOR)) {
+        return wanted;
+    }
+    let containers = wanted.spec.iter_mut().flat_map(|spec| &mut spec.containers);
+    for etcd in containers.filter(|container| container.name == ETCD) {
+        let command = etcd.command.iter_mut();
+        command.for_each(|words| words.retain(|word| !word.starts_with(ETCD_MINOR)));
+    }
+    wanted
 }
 
 fn etcd_image(template: &PodTemplateSpec) -> Option<&str> {

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{Container, ContainerPort, EnvVar, EnvVarSource,
 
 use super::{
     BuildInputs, image,
-    labels::{CLUSTER_UID, DATA, ETCD, INCARNATION, INSTALL},
+    labels::{CLUSTER_UID, DATA, ETCD, ETCD_MINOR, INCARNATION, INSTALL},
     probes, security,
     volumes::{self, PERMIT, PROGRAM, TOOLS, VOLUME},
 };
@@ -25,6 +25,8 @@ pub(super) fn etcd(desired: &Desired, inputs: &BuildInputs, flags: Vec<String>) 
         format!("--volume={VOLUME}"),
         format!("--permit={PERMIT}"),
     ];
+    let minor = Minor::of(&inputs.version);
+    command.extend(minor.map(|minor| format!("{ETCD_MINOR}{minor}")));
     command.extend(volumes::certificates(desired));
     command.extend(["--", "/usr/local/bin/etcd"].map(str::to_owned));
     command.extend(flags);
@@ -35,7 +37,7 @@ pub(super) fn etcd(desired: &Desired, inputs: &BuildInputs, flags: Vec<String>) 
     env.extend(desired.pod.env.iter().cloned());
     // Whoever types in the pod means the interface that members serve; older tools speak another one by themselves.
     let is_set = env.iter().any(|variable| variable.name == ETCDCTL_API);
-    if Minor::of(&inputs.version).is_some_and(|minor| minor < Minor::V3_4) && !is_set {
+    if minor.is_some_and(|minor| minor < Minor::V3_4) && !is_set {
         env.push(EnvVar {
             name: ETCDCTL_API.to_owned(),
             value: Some("3".to_owned()),

@@ -18,6 +18,8 @@ pub const INSTALL: &str = "install";
 
 /// What the program is told which incarnation to expect by.
 pub(crate) const INCARNATION: &str = "--incarnation=";
+/// The flag with the minor version of etcd that an image must hold.
+pub(super) const ETCD_MINOR: &str = "--etcd-minor=";
 
 /// The word of a member's command that says whose it is.
 pub(crate) const CLUSTER_UID: &str = "--cluster-uid=";

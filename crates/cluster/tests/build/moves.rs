@@ -193,6 +193,31 @@ fn another_operator_alone_moves_no_template_but_comes_with_the_next_change() {
     assert_eq!(stored.version(), Some("3.6.15"));
 }
 
+#[test]
+fn the_check_of_the_version_comes_to_a_template_from_before_it_with_the_next_change() {
+    let text = |objects: &Objects| serde_json::to_string(&objects.members.spec.template).expect("JSON");
+    let (running, next) = (json!({"version": "3.6.16"}), json!({"version": "3.7.3"}));
+    let (checked, unchanged) = over(&running, &running, |_| {});
+    assert_eq!(text(&unchanged), text(&checked));
+    let before = text(&checked).replace("\"--etcd-minor=3.6\",", "");
+    assert_ne!(before, text(&checked));
+    let from_before = |inputs: &mut BuildInputs| {
+        inputs.stored = Some(StoredTemplates::parse(&before).expect("a template").into());
+        inputs.may_update_template = true;
+    };
+    let (_, unchanged) = over(&running, &running, from_before);
+    assert_eq!(
+        (unchanged.pending.as_ref(), text(&unchanged)),
+        (None, before.clone())
+    );
+    let (_, changed) = over(&running, &next, from_before);
+    assert!(
+        text(&changed).contains("\"--etcd-minor=3.7\""),
+        "{}",
+        text(&changed)
+    );
+}
+
 fn etcd_image(objects: &Objects) -> String {
     let pod = serde_json::to_value(&objects.members.spec.template).expect("JSON");
     let image = &container(&pod, "etcd")["image"];

@@ -197,7 +197,7 @@ fn what_the_statefulset_remembers_is_read_back() {
 fn etcd_is_started_behind_the_guard_in_the_incarnation_that_is_expected() {
     let words = command(&template(&json!({"version": "3.6.16"})));
     assert_eq!(
-        words[..8],
+        words[..9],
         [
             "/opt/etcd-operator/etcd-operator",
             "member",
@@ -205,6 +205,7 @@ fn etcd_is_started_behind_the_guard_in_the_incarnation_that_is_expected() {
             "--incarnation=7",
             "--volume=/var/etcd",
             "--permit=/etc/etcd-operator/permit/permit",
+            "--etcd-minor=3.6",
             "--",
             "/usr/local/bin/etcd",
         ]
