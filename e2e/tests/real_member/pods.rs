@@ -24,7 +24,7 @@ use etcd_operator_etcd::flags::{ClientTls, Config, Figures, PeerTls, Tuning, ren
 use etcd_operator_etcd::policy::Feature;
 use etcd_operator_etcd::port::{Dial, Network, Port};
 use etcd_operator_etcd::url::ClientUrl;
-use etcd_operator_etcd::version::Version;
+use etcd_operator_etcd::version::{Minor, Version};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -46,6 +46,8 @@ pub struct Pod {
     /// The host in its URLs.
     pub host: String,
     pub incarnation: i64,
+    /// The minor version that its template names.
+    pub minor: String,
     /// Programs, with arguments, in front of the binary.
     pub before: Vec<String>,
     /// The directory with volume and permit as this test sees it, and as the binary does.
@@ -57,6 +59,12 @@ pub struct Pod {
     pub user: Option<u32>,
     pub uid: String,
     process: Option<Child>,
+}
+
+/// The minor version of a version of etcd.
+pub fn minor(version: EtcdVersion) -> Result<String> {
+    let minor = Minor::of(&version.number().parse()?).context("an unknown minor version")?;
+    Ok(minor.to_string())
 }
 
 /// Certificates in files.
@@ -83,6 +91,7 @@ impl Pod {
             address: "127.0.0.1",
             host: "127.0.0.1".to_owned(),
             incarnation: 1,
+            minor: minor(version)?,
             before: Vec::new(),
             programs: None,
             tls: None,
@@ -197,6 +206,7 @@ impl Pod {
             ("pod-ip", self.address.to_owned()),
             ("report-port", self.ports[2].to_string()),
             ("peer-port", self.ports[0].to_string()),
+            ("etcd-minor", self.minor.clone()),
         ] {
             words.push(format!("--{flag}={value}"));
         }

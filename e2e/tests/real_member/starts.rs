@@ -4,7 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use etcd_operator_api::contract::{Fingerprint, Mode, Permit, Report, Verdict};
+use etcd_operator_api::contract::{Fingerprint, Mode, Permit, RefusedImage, Report, Verdict};
 use etcd_operator_api::names::EXIT_BEFORE_ETCD;
 use etcd_operator_e2e::components::EtcdVersion;
 use etcd_operator_e2e::deadline::until;
@@ -78,6 +78,48 @@ async fn every_etcd_waits_for_a_permit_once_and_then_restarts_without() -> Resul
             replayed.detail
         );
         assert!(!pod.is_etcd()?);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn etcd_of_another_minor_version_than_the_template_names_is_not_started_and_touches_nothing()
+-> Result<()> {
+    for version in EtcdVersion::ALL {
+        let mut pod = Pod::new("c-0", version)?;
+        pod.start().await?;
+        let report = pod.reported("it waits", |_| true).await?;
+        assert_eq!(report.refused_image, None, "{version:?}");
+        pod.permit(&permit(&report, Mode::Bootstrap, &[pod.entry()]))?;
+        pod.serving().await?;
+        pod.put("key", "value").await?;
+        pod.kill();
+        let identity = pod.identity()?;
+
+        let right = std::mem::replace(&mut pod.minor, "3.4".to_owned());
+        if right == pod.minor {
+            pod.minor = "3.5".to_owned();
+        }
+        pod.start().await?;
+        let report = pod.reported("it refuses its image", |_| true).await?;
+        let refused = RefusedImage {
+            found: version.number().to_owned(),
+            expected: pod.minor.clone(),
+        };
+        assert_eq!(
+            (report.verdict.clone(), report.refused_image.as_ref()),
+            (Verdict::Whole, Some(&refused))
+        );
+        pod.permit(&with_ids(&report, Mode::Resume, &pod))?;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert!(!pod.is_etcd()?, "{version:?}");
+        assert_eq!(pod.identity()?, identity, "{version:?}: no start is counted");
+        pod.kill();
+
+        pod.minor = right;
+        pod.start().await?;
+        pod.serving().await?;
+        assert_eq!(pod.get("key").await?, "value", "{version:?}");
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Result, ensure};
+use etcd_operator_api::EtcdClusterStatus;
 use etcd_operator_e2e::components::EtcdVersion;
 use etcd_operator_e2e::deadline::until;
 use etcd_operator_e2e::images;
@@ -69,41 +70,110 @@ pub async fn stalls_at_one(tenant: &Tenant, good: &Value) -> Result<()> {
     Ok(())
 }
 
-/// The tag names 3.6.16, and the image holds 3.7.3: one member runs that, and no other one before the image is corrected.
+/// The tag names 3.6.16, and the image holds 3.7.3: one member stays down, and no other one goes before the image is corrected.
 pub async fn lying_image(stage: Arc<Stage>) -> Result<()> {
-    let named = EtcdVersion::V3_6_16;
-    let tenant = Tenant::serving(stage, named, 3).await?;
-    let reference = format!("{LYING}:v{}", named.number());
-    tenant
-        .import(&images::etcd_named(&reference, EtcdVersion::V3_7_3).await?)
-        .await?;
-    let (members, claims) = (tenant.members().await?, tenant.claim_uids().await?);
-    let before = tenant.pod_uids().await?;
+    let tenant = Tenant::serving(stage, EtcdVersion::V3_6_16, 3).await?;
     let load = tenant.load().await?;
     load.flows().await?;
-    let mut spec = tenant.spec(3);
+    refused_and_corrected(&tenant, 3).await?;
+    survived_without_gap(&tenant, load).await
+}
+
+/// The same for the only member: etcd 3.7 would raise the version of the cluster, and 3.6 could not start again.
+pub async fn lying_image_of_only_member(stage: Arc<Stage>) -> Result<()> {
+    let tenant = Tenant::serving(stage, EtcdVersion::V3_6_16, 1).await?;
+    tenant.put("before").await?;
+    refused_and_corrected(&tenant, 1).await?;
+    tenant.holds("before").await?;
+    tenant.put("after").await
+}
+
+/// The guard does not start etcd of another minor version than the tag of its image says; its volume stays as it is. The corrected
+/// spec replaces the pod at once.
+async fn refused_and_corrected(tenant: &Tenant, size: u8) -> Result<()> {
+    let (named, count) = (tenant.version(), usize::from(size));
+    let reference = import_lying(tenant).await?;
+    let (members, claims) = (tenant.members().await?, tenant.claim_uids().await?);
+    let (before, identities) = (tenant.pod_uids().await?, identities(tenant, count).await?);
+    let mut spec = tenant.spec(size);
     spec["repository"] = json!(LYING);
     tenant.note("asks for an image that holds another version than its tag says");
     tenant.apply(&spec).await?;
-    let status = tenant
-        .says("the image that lies is told", |status| {
-            is_rollout(status, "Blocked") && has_blocker(status, "ImageVersionDiffers")
-        })
-        .await?;
-    ensure!(status.updated_members.as_deref() == Some("1/3"), "{status:?}");
-    load.flows().await?;
+    let status = tenant.says("the image is refused", is_refused).await?;
+    let updated = format!("1/{size}");
+    ensure!(status.updated_members.as_deref() == Some(&updated), "{status:?}");
+    let names_image = |text: &str| text.contains(&reference) && text.contains("3.7.3");
+    ensure!(told(&status).any(names_image), "{status:?}");
+    let runs = |version: &str| {
+        status
+            .member_status
+            .iter()
+            .flatten()
+            .any(|member| member.version.as_deref() == Some(version))
+    };
+    ensure!(!runs("3.7.3"), "{status:?}");
     let stopped = tenant.pod_uids().await?;
-    ensure!(kept(&before, &stopped) == 2, "{before:?} became {stopped:?}");
+    ensure!(
+        kept(&before, &stopped) == count - 1,
+        "{before:?} became {stopped:?}"
+    );
+    ensure!(
+        self::identities(tenant, count).await? == identities,
+        "a start was counted on a volume"
+    );
 
     tenant.note("corrects the image");
-    tenant.apply(&with_flag(tenant.spec(3), 256)).await?;
-    await_rolled_out(&tenant).await?;
-    let status = tenant.says_converged(3).await?;
+    tenant.apply(&with_flag(tenant.spec(size), 256)).await?;
+    await_rolled_out(tenant).await?;
+    let status = tenant.says_converged(size).await?;
     ensure!(status.current_version == named.number(), "{status:?}");
-    ensure!(pods_with_flag(&tenant, 3, 256).await?.len() == 3);
+    ensure!(pods_with_flag(tenant, count, 256).await?.len() == count);
     ensure!(tenant.members().await? == members, "members were replaced");
     ensure!(tenant.claim_uids().await? == claims, "volumes were replaced");
-    survived_without_gap(&tenant, load).await
+    Ok(())
+}
+
+/// A new cluster whose image holds another version does not start, says why, and starts once the image is corrected.
+pub async fn lying_image_of_new_cluster(stage: Arc<Stage>) -> Result<()> {
+    let tenant = Tenant::on(stage, EtcdVersion::V3_6_16).await?;
+    let reference = import_lying(&tenant).await?;
+    let mut spec = tenant.spec(1);
+    spec["repository"] = json!(LYING);
+    tenant.apply(&spec).await?;
+    let names_image = |text: &str| text.contains(&reference) && text.contains("3.7.3");
+    tenant
+        .says("the image is named", |status| {
+            has_blocker(status, "ImageVersionDiffers") && told(status).any(names_image)
+        })
+        .await?;
+    tenant.note("corrects the image");
+    tenant.apply(&tenant.spec(1)).await?;
+    let status = tenant.says_converged(1).await?;
+    ensure!(status.current_version == tenant.version().number(), "{status:?}");
+    tenant.put("written").await
+}
+
+/// Gives every node an image of 3.7.3 under a tag of the version of the cluster.
+async fn import_lying(tenant: &Tenant) -> Result<String> {
+    let reference = format!("{LYING}:v{}", tenant.version().number());
+    let image = images::etcd_named(&reference, EtcdVersion::V3_7_3).await?;
+    tenant.import(&image).await?;
+    Ok(reference)
+}
+
+/// Whether the rollout is blocked by an image.
+fn is_refused(status: &EtcdClusterStatus) -> bool {
+    is_rollout(status, "Blocked") && has_blocker(status, "ImageVersionDiffers")
+}
+
+/// The identity files of all members: each start changes one.
+async fn identities(tenant: &Tenant, count: usize) -> Result<Vec<Vec<u8>>> {
+    let mut files = Vec::new();
+    for ordinal in 0..count {
+        let disk = tenant.disk(&tenant.pod(ordinal)).await?;
+        files.push(disk.read("operator/identity.json")?);
+    }
+    Ok(files)
 }
 
 /// etcd of the only member ends at once because of a flag.

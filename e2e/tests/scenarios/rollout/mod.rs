@@ -46,7 +46,7 @@ const GATE: [Scenario; 1] = [shared!(
 )];
 
 /// The rest, for their time.
-const FULL: [Scenario; 26] = [
+const FULL: [Scenario; 28] = [
     shared!(
         "an_image_that_cannot_be_pulled_stops_at_one_member_and_is_corrected",
         broken::image
@@ -96,6 +96,14 @@ const FULL: [Scenario; 26] = [
     shared!(
         "an_image_with_another_version_than_its_tag_stops_at_one_member",
         broken::lying_image
+    ),
+    shared!(
+        "an_image_with_another_version_than_its_tag_does_not_upgrade_the_only_member",
+        broken::lying_image_of_only_member
+    ),
+    shared!(
+        "a_new_cluster_does_not_start_with_an_image_of_another_version",
+        broken::lying_image_of_new_cluster
     ),
     shared!("a_larger_quota_cures_a_full_database_under_load", quota::raised),
     shared!(
