@@ -280,7 +280,6 @@ mod tests {
     use super::*;
     use crate::certificates::Certificates;
     use crate::samples::{self, Scratch};
-    use crate::view::DiskView;
     use crate::{chance, disk};
 
     const SOURCE: Source = Source {
