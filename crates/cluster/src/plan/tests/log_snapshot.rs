@@ -55,6 +55,10 @@ fn entries_are_written_until_every_member_has_taken_a_snapshot_of_its_log() {
     assert_eq!(waits(&scene), first);
     let next = plan(&scene.observed);
     assert!(!next.layout.as_ref().expect("a layout").may_update_template());
+    assert!(
+        next.is_rollout_under_way(&scene.observed),
+        "others wait for their turn"
+    );
     let told = condition_of(&status_of(&scene), ConditionType::RolledOut).expect("the condition");
     assert_eq!(
         told.message.as_deref(),
