@@ -248,7 +248,7 @@ pub struct RolloutStatus {
     /// When the backup was requested that comes before another minor version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backup_requested_at: Option<Time>,
-    /// The raft index that every member reaches before etcd 3.7, so that it has taken a snapshot of its log.
+    /// The raft index that every member reaches before another minor version of etcd, so that it has taken a snapshot of its log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_index: Option<i64>,
     /// The last pod template with which a voter was healthy, as JSON, until one is healthy with the current template. A restore

@@ -96,6 +96,8 @@ pub struct Pod {
     pub incarnation: i64,
     /// What the user asked for when its template was made.
     pub spec_hash: Option<String>,
+    /// After how many entries of its log etcd takes a snapshot of it in this pod, where its flags say so.
+    pub snapshot_count: Option<u64>,
     /// Why the scheduler finds no node for it.
     pub unschedulable: Option<Unschedulable>,
     /// Since when no node takes it.

@@ -102,7 +102,7 @@ pub fn state(view: &ClusterView<'_>, persisted: &PersistedState) -> BackupFirst 
             message: backup.message.clone(),
         });
     }
-    // The time in which it waits for other backups to end is not its own.
+    // One that waits so long for other backups to end is told, too. Once it has started it has the time again.
     let since = backup.running_since.unwrap_or(requested_at).max(requested_at);
     if observed.now.duration_since(since) >= TIMEOUT {
         let minutes = TIMEOUT.as_mins().unsigned_abs();

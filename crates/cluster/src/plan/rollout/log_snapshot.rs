@@ -8,12 +8,15 @@
 use etcd_operator_etcd::id::RaftIndex;
 use etcd_operator_etcd::version::Minor;
 
+use super::minor;
 use crate::persisted_state::PersistedState;
 use crate::plan::cluster_view::ClusterView;
 
 /// After how many entries 3.6 takes a snapshot where no flag says so. It keeps fewer than these in memory for members that lag behind
 /// or join.
-const DEFAULT_SNAPSHOT_COUNT: u64 = 10_000;
+const DEFAULT_3_6: u64 = 10_000;
+/// The same of 3.5.
+const DEFAULT_3_5: u64 = 100_000;
 
 /// A snapshot of the log that some member may not have taken yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +30,9 @@ pub struct LogSnapshot {
 /// The snapshot that the wanted minor version waits for, asked where all members are healthy on the one before it.
 pub fn pending(view: &ClusterView<'_>, persisted: &PersistedState) -> Option<LogSnapshot> {
     let observed = view.observed;
+    if !minor::is_next_minor(view) {
+        return None;
+    }
     let count = entries_between_snapshots(view)?;
     let statuses = || observed.members.values().filter_map(|member| member.status());
     let last = statuses()
@@ -37,21 +43,30 @@ pub fn pending(view: &ClusterView<'_>, persisted: &PersistedState) -> Option<Log
         .map(|status| status.applied.map_or(0, |index| index.0))
         .min();
     let recorded = persisted.rollout.as_ref().and_then(|rollout| rollout.log_index);
-    let until = recorded.unwrap_or(RaftIndex(last.saturating_add(count).saturating_add(1)));
+    let needed = RaftIndex(last.saturating_add(count).saturating_add(1));
+    // After a restore the log begins anew.
+    let until = recorded.map_or(needed, |recorded| recorded.min(needed));
     (applied < Some(until.0)).then(|| LogSnapshot {
         until,
         missing: until.0.saturating_sub(last),
     })
 }
 
-/// After how many entries each member has surely taken a snapshot; none if the wanted minor version needs none.
+/// After how many entries each member has surely taken a snapshot; none if the wanted minor version needs none. What the pods run with
+/// counts, and not the template alone.
 fn entries_between_snapshots(view: &ClusterView<'_>) -> Option<u64> {
-    let set = view.observed.set.as_ref();
-    let snapshot_count = set.and_then(|set| set.snapshot_count);
+    let of_template = view.observed.set.as_ref().and_then(|set| set.snapshot_count);
+    let pods = view
+        .observed
+        .members
+        .values()
+        .filter_map(|member| member.pod.as_ref());
+    let counts = pods.map(|pod| pod.snapshot_count).chain([of_template]);
+    let largest = |default: u64| counts.map(|count| count.unwrap_or(default)).max();
     match Minor::of(&view.observed.wanted.version)? {
-        Minor::V3_7 => Some(snapshot_count.unwrap_or_default().max(DEFAULT_SNAPSHOT_COUNT)),
-        // Where no flag says so, 3.5 takes one after 100,000. Members that come from 3.4 have the flag.
-        Minor::V3_6 => snapshot_count,
+        Minor::V3_7 => largest(DEFAULT_3_6).max(Some(DEFAULT_3_6)),
+        // Members that come from 3.4 have the flag, and those of a user who follows the page about upgrades.
+        Minor::V3_6 if of_template.is_some() => largest(DEFAULT_3_5),
         _ => None,
     }
 }

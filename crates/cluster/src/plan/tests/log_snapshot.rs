@@ -28,6 +28,14 @@ fn has_log(scene: &mut Scene, last: u64, applied: u64) {
     }
 }
 
+/// The pod template has this flag, and all pods are made from it.
+fn takes_snapshots_after(scene: &mut Scene, count: Option<u64>) {
+    scene.observed.set.as_mut().expect("a set").snapshot_count = count;
+    for number in 0..3 {
+        scene.pod_at(number).snapshot_count = count;
+    }
+}
+
 /// What the next plan waits for, and its step.
 fn waits(scene: &Scene) -> (Option<LogSnapshot>, String) {
     let snapshot = match rollout(scene) {
@@ -88,7 +96,7 @@ fn a_cluster_that_takes_snapshots_less_often_needs_more_entries() {
     for (count, missing) in [(Some(100), 10_001), (Some(50_000), 50_001), (None, 10_001)] {
         let mut scene = before_3_7();
         has_log(&mut scene, 7, 7);
-        scene.observed.set.as_mut().expect("a set").snapshot_count = count;
+        takes_snapshots_after(&mut scene, count);
         assert_eq!(waits(&scene).0, Some(snapshot(7 + missing, missing)), "{count:?}");
     }
 }
@@ -118,9 +126,47 @@ fn from_3_5_members_whose_template_says_how_often_they_take_one_take_one_first()
         settles(&mut scene, "3.5.35");
         look(&mut scene);
         has_log(&mut scene, 100, 100);
-        scene.observed.set.as_mut().expect("a set").snapshot_count = count;
+        takes_snapshots_after(&mut scene, count);
         assert_eq!(waits(&scene).0, snapshot, "{count:?}");
     }
+}
+
+#[test]
+fn pods_count_with_what_they_run_with_whatever_the_template_says_by_now() {
+    let mut scene = before_3_7();
+    has_log(&mut scene, 7, 7);
+    scene.observed.set.as_mut().expect("a set").snapshot_count = Some(100);
+    scene.pod_at(2).snapshot_count = Some(1_000_000);
+    assert_eq!(waits(&scene).0, Some(snapshot(1_000_008, 1_000_001)));
+
+    // The flag is new, and no pod has it yet.
+    let mut scene = asked("3.5.35", "3.6.16");
+    settles(&mut scene, "3.5.35");
+    look(&mut scene);
+    has_log(&mut scene, 7, 7);
+    scene.observed.set.as_mut().expect("a set").snapshot_count = Some(100);
+    assert_eq!(waits(&scene).0, Some(snapshot(100_008, 100_001)));
+}
+
+#[test]
+fn after_a_restore_the_entries_are_counted_from_the_new_log() {
+    let mut scene = before_3_7();
+    has_log(&mut scene, 3_000_000, 3_000_000);
+    let next = plan(&scene.observed);
+    scene.stored(&next);
+    has_log(&mut scene, 3, 3);
+    assert_eq!(waits(&scene).0, Some(snapshot(10_004, 10_001)));
+}
+
+#[test]
+fn a_downgrade_waits_for_no_snapshot() {
+    let mut scene = asked("3.7.3", "3.6.16");
+    scene.observed.desired.updates.allow_downgrade = true;
+    settles(&mut scene, "3.7.3");
+    look(&mut scene);
+    has_log(&mut scene, 7, 7);
+    scene.observed.set.as_mut().expect("a set").snapshot_count = Some(100);
+    assert_eq!(waits(&scene).1, "RollingOut - enable downgrade to 3.6.16");
 }
 
 #[test]

@@ -281,6 +281,7 @@ impl Scene {
             deleting: None,
             incarnation,
             spec_hash: Some("as-asked".to_owned()),
+            snapshot_count: None,
             unschedulable: None,
             unscheduled_since: None,
             image: Some("quay.io/coreos/etcd:v3.6.16".to_owned()),
