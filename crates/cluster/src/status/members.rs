@@ -19,7 +19,7 @@ pub struct MembersSummary {
     pub ready: Option<Vec<String>>,
     /// Those that they are not.
     pub unready: Option<Vec<String>>,
-    /// The lowest version that a member runs, or ran when it was last seen.
+    /// The lowest version that a member runs, or ran when it was last seen; none where no member answers.
     pub version: Option<String>,
     /// Who leads.
     pub leader: Option<String>,
@@ -100,7 +100,9 @@ pub fn summarize(
         };
         summary.members.push(unknown_fields::member(now, was));
     }
-    summary.version = versions.into_iter().min().map(ToString::to_string);
+    let is_any_known = observed.members.values().any(|member| member.status().is_some());
+    let lowest = versions.into_iter().min().filter(|_| is_any_known);
+    summary.version = lowest.map(ToString::to_string);
     let leader = known.and_then(|known| known.members.get(&known.leader?));
     summary.leader = leader.map(|leader| view.display_name(leader));
     summary
