@@ -267,7 +267,7 @@ pub fn wait_before_last(view: &ClusterView<'_>, ordinal: Ordinal) -> Option<Wait
         since.map_or(SignedDuration::ZERO, |since| observed.now.duration_since(since))
     };
     let shortest = others.map(ready_for).min()?;
-    (shortest < wanted).then(|| WaitBeforeLast::Ready(wanted))
+    (shortest < wanted).then_some(WaitBeforeLast::Ready(wanted))
 }
 
 impl fmt::Display for WaitBeforeLast {
