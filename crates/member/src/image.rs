@@ -54,11 +54,11 @@ mod tests {
         check(&program, Minor::V3_6, limit).await
     }
 
-    fn refused(found: &str) -> Option<RefusedImage> {
-        Some(RefusedImage {
+    fn refused(found: &str) -> RefusedImage {
+        RefusedImage {
             found: found.to_owned(),
             expected: "3.6".to_owned(),
-        })
+        }
     }
 
     #[tokio::test]
@@ -69,7 +69,7 @@ mod tests {
             assert_eq!(check_script(&says(version)).await, None, "{version}");
         }
         for version in ["3.7.3", "3.5.35", "3.8.0", "4.6.1"] {
-            assert_eq!(check_script(&says(version)).await, refused(version));
+            assert_eq!(check_script(&says(version)).await, Some(refused(version)));
         }
     }
 
