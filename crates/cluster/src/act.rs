@@ -506,7 +506,7 @@ async fn change_membership_through(
         }
         Step::WriteLogEntries(snapshot) => {
             let text = format!(
-                "Wrote entries to the raft log that change nothing: at index {} every member has taken a snapshot of its log.",
+                "Wrote entries to the raft log that change nothing: from index {} on every member has taken a snapshot of its log.",
                 snapshot.until
             );
             let count = snapshot.missing.min(MAX_LOG_ENTRIES);
