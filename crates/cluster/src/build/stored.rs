@@ -104,17 +104,12 @@ impl StoredTemplates {
 
     /// The size that the template's members may let their databases grow to, where it says so.
     pub fn quota(&self) -> Option<u64> {
-        self.number("--quota-backend-bytes")
+        number(etcd_container(&self.template)?, "--quota-backend-bytes")
     }
 
     /// After how many entries of the log the template's members take a snapshot of it, where it says so.
     pub fn snapshot_count(&self) -> Option<u64> {
-        self.number("--snapshot-count")
-    }
-
-    fn number(&self, flag: &str) -> Option<u64> {
-        let flags = etcd_flags(etcd_container(&self.template)?);
-        flags.get(flag).copied().flatten()?.parse().ok()
+        snapshot_count(etcd_container(&self.template)?)
     }
 
     /// The image of the operator in the template.
@@ -168,6 +163,15 @@ pub(super) fn template_annotation(template: &PodTemplateSpec) -> Map {
 
 fn text(template: &PodTemplateSpec) -> String {
     serde_json::to_string(template).expect("a template is JSON")
+}
+
+/// After how many entries of the log etcd takes a snapshot of it in this container, where its flags say so.
+pub fn snapshot_count(etcd: &Container) -> Option<u64> {
+    number(etcd, "--snapshot-count")
+}
+
+fn number(etcd: &Container, flag: &str) -> Option<u64> {
+    etcd_flags(etcd).get(flag).copied().flatten()?.parse().ok()
 }
 
 /// The flags of etcd in a container's command, which follow the separator.

@@ -11,11 +11,8 @@ use k8s_openapi::api::core::v1::{self as core, Node, PersistentVolumeClaim};
 use super::container_log::most_telling_line;
 use super::{Claim, Container, End, Fetch, FetchFailure, Pod, StartDelay, Unschedulable, external_text};
 use crate::build::{
-    ANNOTATION_SPEC_HASH, FETCH, FETCH_CLAIM, INCARNATION, INSTALL, has_single_success_probe,
+    ANNOTATION_SPEC_HASH, FETCH, FETCH_CLAIM, INCARNATION, INSTALL, has_single_success_probe, snapshot_count,
 };
-
-/// The flag of etcd that says after how many entries of its log it takes a snapshot of it.
-const SNAPSHOT_COUNT: &str = "--snapshot-count=";
 
 /// The container that etcd runs in.
 const ETCD: &str = "etcd";
@@ -29,10 +26,11 @@ pub fn read_pod(pod: &core::Pod, node_lost_since: Option<Timestamp>) -> Option<P
     let status = pod.status.clone().unwrap_or_default();
     let deleting = meta.deletion_timestamp.as_ref().map(|time| time.0);
     let etcd = spec.containers.iter().find(|container| container.name == ETCD)?;
-    let number = |flag: &str| {
-        let mut words = etcd.command.iter().flatten();
-        words.find_map(|word| word.strip_prefix(flag)?.parse::<i64>().ok())
-    };
+    let incarnation = etcd
+        .command
+        .iter()
+        .flatten()
+        .find_map(|word| word.strip_prefix(INCARNATION)?.parse().ok());
     let annotation = |key: &str| meta.annotations.as_ref().and_then(|all| all.get(key));
     let permit = annotation(ANNOTATION_PERMIT);
     let condition = |type_: &str| {
@@ -54,9 +52,9 @@ pub fn read_pod(pod: &core::Pod, node_lost_since: Option<Timestamp>) -> Option<P
             .and_then(|condition| Some(condition.last_transition_time.as_ref()?.0)),
         created: meta.creation_timestamp.as_ref().map(|time| time.0),
         deleting,
-        incarnation: number(INCARNATION).unwrap_or_default(),
+        incarnation: incarnation.unwrap_or_default(),
         spec_hash: annotation(ANNOTATION_SPEC_HASH).cloned(),
-        snapshot_count: number(SNAPSHOT_COUNT).and_then(|count| u64::try_from(count).ok()),
+        snapshot_count: snapshot_count(etcd),
         unschedulable: unscheduled
             .map(|scheduled| Unschedulable::from_scheduler(scheduled.message.clone().unwrap_or_default())),
         unscheduled_since: unscheduled

@@ -126,7 +126,6 @@ fn due_backup(view: &ClusterView<'_>, persisted: &PersistedState) -> BackupFirst
 pub fn due_log_snapshot(view: &ClusterView<'_>, persisted: &PersistedState) -> Option<LogSnapshot> {
     let is_due = is_change_wanted(view, persisted)
         && view.observed.wanted.has_slot
-        && minor::is_next_minor(view)
         && !minor::is_template_behind(view);
     match minor::wait_before_next_minor(view, persisted) {
         Some(PendingCause::LogSnapshot(snapshot)) if is_due && snapshot.missing > 0 => Some(snapshot),

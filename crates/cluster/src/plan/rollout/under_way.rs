@@ -17,8 +17,7 @@ const PODS_SEEN_AFTER: SignedDuration = SignedDuration::from_secs(10);
 
 /// Whether a rollout does something now. One that waits for its own members, its budget or its user keeps no other waiting; one
 /// that waits for its backup does, as that is old by the time a later turn comes, and so does one whose raft log is written to, as not
-/// all clusters' are at once. `acts` says whether the pod template changes or
-/// a step is taken.
+/// all clusters' are at once. `acts` says whether the pod template changes or a step is taken.
 pub fn is_under_way(
     observed: &ObservedCluster,
     persisted: &PersistedState,
