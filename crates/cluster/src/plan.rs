@@ -60,12 +60,7 @@ pub use evidence::{Evidence, evidence};
 pub use layout::{ObjectLayout, TemplateChange};
 pub use quorum::majority;
 pub use restore::member_restore_statuses;
-pub use rollout::downgrade::{
-    NotLowered, cluster_not_lowered, is_previous_minor, is_template_below, must_stay, not_lowered,
-};
-pub use rollout::minor::{
-    is_mixed, is_next_minor, is_template_behind, member_versions, needs_cluster_version,
-};
+pub use rollout::downgrade::{NotLowered, cluster_not_lowered, must_stay, not_lowered};
 pub use rollout::outdated::outdated_pods;
 pub use rollout::pending_cause::PendingCause;
 pub use rollout::restarting::restarting_member;
@@ -73,6 +68,10 @@ pub use rollout::stalled::unschedulable_member;
 pub use rollout::state::{RolloutState, is_incomplete};
 pub use rollout::stuck::stuck_pods;
 pub use rollout::version_path::{left_first, version_path};
+pub use rollout::versions::{
+    is_mixed, is_next_minor, is_previous_minor, is_template_behind, is_template_below, member_versions,
+    needs_cluster_version,
+};
 pub use step::{BackupRequest, Departure, GracePeriod, OtherVoters, PodRef, Step};
 
 /// What to do next.

@@ -46,8 +46,8 @@ pub struct Pod {
     /// The host in its URLs.
     pub host: String,
     pub incarnation: i64,
-    /// The minor version that its template names.
-    pub minor: String,
+    /// The minor version that its template names, if not that of its etcd.
+    pub template_minor: Option<String>,
     /// Programs, with arguments, in front of the binary.
     pub before: Vec<String>,
     /// The directory with volume and permit as this test sees it, and as the binary does.
@@ -91,7 +91,7 @@ impl Pod {
             address: "127.0.0.1",
             host: "127.0.0.1".to_owned(),
             incarnation: 1,
-            minor: minor(version)?,
+            template_minor: None,
             before: Vec::new(),
             programs: None,
             tls: None,
@@ -194,6 +194,10 @@ impl Pod {
                 text(&components::find(Component::Etcd(self.version)).await?),
             ],
         };
+        let template_minor = match &self.template_minor {
+            Some(minor) => minor.clone(),
+            None => minor(self.version)?,
+        };
         let mut words = self.before.clone();
         words.extend([operator, "member".to_owned()]);
         for (flag, value) in [
@@ -206,7 +210,7 @@ impl Pod {
             ("pod-ip", self.address.to_owned()),
             ("report-port", self.ports[2].to_string()),
             ("peer-port", self.ports[0].to_string()),
-            ("etcd-minor", self.minor.clone()),
+            ("etcd-minor", template_minor),
         ] {
             words.push(format!("--{flag}={value}"));
         }

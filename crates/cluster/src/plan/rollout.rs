@@ -14,6 +14,7 @@
 
 pub mod backup_first;
 pub mod downgrade;
+mod downgrade_status;
 pub mod gate;
 mod health;
 pub mod log_snapshot;
@@ -29,6 +30,7 @@ pub mod stuck;
 pub mod surge;
 pub mod under_way;
 pub mod version_path;
+pub mod versions;
 
 use etcd_operator_etcd::id::MemberId;
 use etcd_operator_etcd::membership::{Known, Member, Role};

@@ -6,7 +6,7 @@ use etcd_operator_api::span::second;
 use etcd_operator_etcd::version::Version;
 use jiff::{SignedDuration, Timestamp};
 
-use super::{downgrade, minor};
+use super::versions;
 use crate::blocker::{BackupProblem, Blocker};
 use crate::observed_state::ObservedBackup;
 use crate::persisted_state::PersistedState;
@@ -46,7 +46,7 @@ impl BackupFirst {
 /// How far the backup is. One verified backup suffices, whichever `EtcdBackup` made it.
 pub fn state(view: &ClusterView<'_>, persisted: &PersistedState) -> BackupFirst {
     let observed = view.observed;
-    let changes_minor = minor::is_next_minor(view) || downgrade::is_previous_minor(view);
+    let changes_minor = versions::is_next_minor(view) || versions::is_previous_minor(view);
     if observed.desired.updates.backup_first == BackupFirstPolicy::Never || !changes_minor {
         return BackupFirst::NotNeeded;
     }

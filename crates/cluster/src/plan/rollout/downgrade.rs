@@ -4,17 +4,18 @@
 //! How far a downgrade is, etcd says itself: nothing is remembered. While one is enabled no member can join, so that it is
 //! canceled first. As soon as one member runs the lower minor version, etcd keeps to that without it.
 
-use std::cmp::Reverse;
 use std::fmt;
 
 use etcd_operator_api::contract::Mode;
 use etcd_operator_etcd::membership::{Known, Role};
-use etcd_operator_etcd::status::{Downgrade, Status};
+use etcd_operator_etcd::status::Status;
 use etcd_operator_etcd::version::{Minor, Version};
 use jiff::SignedDuration;
 
+use super::downgrade_status::{answering, enabled, is_enabled, is_enabled_for};
 use super::outdated::is_outdated;
 use super::pending_cause::PendingCause;
+use super::versions::{STORAGE_VERSION_SINCE, is_template_behind, is_template_below};
 use super::{health, minor};
 use crate::observed_state::{ObservedMember, Ordinal};
 use crate::pending_operation::Operation;
@@ -50,7 +51,7 @@ impl fmt::Display for NotLowered {
 /// may one from before 3.6, whose files have no version.
 pub fn not_lowered(status: &Status, cluster_version: Option<&Version>, target: Minor) -> Option<NotLowered> {
     let running = Minor::of(&status.version);
-    if running.is_some_and(|running| running <= target || running < minor::STORAGE_VERSION_SINCE) {
+    if running.is_some_and(|running| running <= target || running < STORAGE_VERSION_SINCE) {
         return None;
     }
     if let Some(why) = cluster_not_lowered(cluster_version, target) {
@@ -132,7 +133,7 @@ pub fn lowered_to(view: &ClusterView<'_>, ordinal: Ordinal) -> Option<Minor> {
     let status = observed.member(ordinal).status().map(|status| &status.version);
     let ran = status.or_else(|| observed.recorded_versions.get(&ordinal));
     let ran = Minor::of(ran?)?;
-    (ran > template && ran >= minor::STORAGE_VERSION_SINCE).then_some(template)
+    (ran > template && ran >= STORAGE_VERSION_SINCE).then_some(template)
 }
 
 /// What keeps the pod template from changing to the minor version below that of every member; none if it may.
@@ -157,37 +158,6 @@ pub fn are_others_lowered(view: &ClusterView<'_>) -> bool {
     !is_lower || first_not_lowered(view).is_none()
 }
 
-/// Whether the pod template is to change to a lower minor version than every member runs.
-pub fn is_previous_minor(view: &ClusterView<'_>) -> bool {
-    let observed = view.observed;
-    let template = observed.set.as_ref().and_then(|set| set.version.as_ref());
-    let wanted = Minor::of(&observed.wanted.version);
-    let is_lower = template.is_some_and(|template| wanted < Minor::of(template));
-    is_lower && lowest_member(view).is_some_and(|lowest| wanted < Some(lowest))
-}
-
-/// The lowest minor version that members run, or ran when they were last seen.
-fn lowest_member(view: &ClusterView<'_>) -> Option<Minor> {
-    let versions = minor::member_versions(view);
-    let minors = versions.values().flatten().map(Minor::of);
-    minors.min().flatten()
-}
-
-/// Whether the pod template is of a lower minor version than every member runs, so that its pods start only while a downgrade
-/// is enabled.
-pub fn is_template_below(view: &ClusterView<'_>) -> bool {
-    let set = view.observed.set.as_ref();
-    let template = set.and_then(|set| set.version.as_ref()).and_then(Minor::of);
-    let lowest = lowest_member(view);
-    template.is_some() && lowest.is_some() && template < lowest
-}
-
-/// Whether the pod template returns to the minor version that every member runs. It does so at once: a downgrade is canceled
-/// after that, and members that join meanwhile need it.
-pub fn is_template_returning(view: &ClusterView<'_>) -> bool {
-    is_template_below(view) && Minor::of(&view.observed.wanted.version) >= lowest_member(view)
-}
-
 /// Whether a member is to join that cannot start with the pod template: whatever keeps the template from what the spec asks for,
 /// the last one that served lets it start.
 pub fn must_return(view: &ClusterView<'_>) -> bool {
@@ -198,7 +168,7 @@ pub fn must_return(view: &ClusterView<'_>) -> bool {
 /// is to join first, or etcd does not go down any more.
 pub fn must_stay(view: &ClusterView<'_>) -> bool {
     let has_answer = || answering(view).next().is_some();
-    let is_ended = || minor::is_template_behind(view) || (has_answer() && enabled(view).is_none());
+    let is_ended = || is_template_behind(view) || (has_answer() && enabled(view).is_none());
     is_joining(view) || (is_template_below(view) && is_ended())
 }
 
@@ -219,39 +189,6 @@ fn is_joining(view: &ClusterView<'_>) -> bool {
     is_replacing
         || members.any(|member| member.role == Role::Learner || !member.has_started())
         || Ordinal::first_n(wanted).any(can_join)
-}
-
-/// The processes of this cluster that answer. At the address of a pod that is gone another cluster may answer by now.
-fn answering<'a>(view: &ClusterView<'a>) -> impl Iterator<Item = (Ordinal, &'a Status)> {
-    let cluster = view.observed.persisted.cluster;
-    let members = view.observed.members.iter();
-    members.filter_map(move |(ordinal, member): (&Ordinal, &ObservedMember)| {
-        let status = member.status()?;
-        (cluster == Some(status.position.cluster)).then_some((*ordinal, status))
-    })
-}
-
-/// The member that says that a downgrade is enabled, and to which minor version, if that can be read. The most advanced one
-/// that follows a leader counts: one that is cut off from the others tells what was, and cannot change it.
-fn enabled(view: &ClusterView<'_>) -> Option<(Ordinal, Option<Minor>)> {
-    let telling = answering(view).filter(|(_, status)| status.downgrade.is_some());
-    let (ordinal, status) = telling.max_by_key(|(ordinal, status)| {
-        let index = status.applied.unwrap_or(status.raft_index);
-        (status.leader.is_some(), index, Reverse(*ordinal))
-    })?;
-    match &status.downgrade {
-        Some(Downgrade::Enabled { target }) => Some((ordinal, target.as_ref().and_then(Minor::of))),
-        Some(Downgrade::Disabled) | None => None,
-    }
-}
-
-/// Whether any member says that a downgrade is enabled.
-pub fn is_enabled(view: &ClusterView<'_>) -> bool {
-    enabled(view).is_some()
-}
-
-fn is_enabled_for(view: &ClusterView<'_>, minor: Option<Minor>) -> bool {
-    minor.is_some() && enabled(view).is_some_and(|(_, target)| target == minor)
 }
 
 /// Enables a downgrade once the pod template waits for nothing else (`may_enable`), or cancels one that the spec does not ask for.

@@ -8,7 +8,7 @@ use super::backup_first::BackupFirst;
 use super::health::are_members_settled;
 use super::log_snapshot::LogSnapshot;
 use super::pending_cause::PendingCause;
-use super::{backup_first, downgrade, minor, stuck, surge};
+use super::{backup_first, downgrade, minor, stuck, surge, versions};
 use crate::blocker::{Blocker, MemberProblem};
 use crate::desired::DEFAULT_QUOTA;
 use crate::observed_state::{ObservedMember, Ordinal, Pod, PodAdmission};
@@ -38,25 +38,27 @@ pub fn needs_dry_run(view: &ClusterView<'_>, persisted: &PersistedState) -> bool
 
 /// Whether the template names a minor version with which the members cannot start again.
 fn must_follow_members(view: &ClusterView<'_>) -> bool {
-    minor::is_return_asleep(view) || minor::is_template_behind(view) || downgrade::is_template_returning(view)
+    minor::is_return_asleep(view)
+        || versions::is_template_behind(view)
+        || versions::is_template_returning(view)
 }
 
 /// Whether the members can take another pod template, or members may need it to start.
 fn is_update_due(view: &ClusterView<'_>, persisted: &PersistedState) -> bool {
     // Another minor version that is not sure to work helps no member. Else a member that does not start may need the change,
     // and others may need that member.
-    let is_needed = !minor::is_next_minor(view)
-        && !downgrade::is_previous_minor(view)
+    let is_needed = !versions::is_next_minor(view)
+        && !versions::is_previous_minor(view)
         && (stuck::stuck_pods(view).next().is_some() || is_unserved_without_quorum(view));
     is_needed || are_members_prepared(view, persisted)
 }
 
 /// Whether the members can be restarted with another pod template, but for what the API server says to that.
 fn are_members_prepared(view: &ClusterView<'_>, persisted: &PersistedState) -> bool {
-    if minor::is_next_minor(view) {
+    if versions::is_next_minor(view) {
         return may_change_minor(view, persisted) && backup_first::state(view, persisted).is_done();
     }
-    if downgrade::is_previous_minor(view) {
+    if versions::is_previous_minor(view) {
         return view.observed.wanted.has_slot
             && downgrade::wait_before_template(view, persisted).is_none()
             && backup_first::state(view, persisted).is_done();
@@ -69,7 +71,7 @@ fn are_members_prepared(view: &ClusterView<'_>, persisted: &PersistedState) -> b
 /// Whether etcd may be told to go down to the wanted minor version, but for what it says itself.
 pub fn may_enable_downgrade(view: &ClusterView<'_>, persisted: &PersistedState) -> bool {
     is_change_wanted(view, persisted)
-        && downgrade::is_previous_minor(view)
+        && versions::is_previous_minor(view)
         && view.observed.wanted.has_slot
         && backup_first::state(view, persisted).is_done()
 }
@@ -92,7 +94,7 @@ fn is_pod_admitted(view: &ClusterView<'_>) -> bool {
 pub fn is_change_refused(view: &ClusterView<'_>) -> bool {
     // Whoever takes the consent to a downgrade back, or asks for a version that cannot be reached, changes no template.
     let is_version_refused =
-        view.observed.wanted.version_blocker.is_some() && !minor::is_template_behind(view);
+        view.observed.wanted.version_blocker.is_some() && !versions::is_template_behind(view);
     is_version_refused
         || (is_template_changed(view) && (user_blocker(view).is_some() || !is_pod_admitted(view)))
 }
@@ -107,10 +109,10 @@ pub fn pending_backup(view: &ClusterView<'_>, persisted: &PersistedState) -> Bac
 
 /// How far that backup is, whatever the API server says to the changed pods.
 fn due_backup(view: &ClusterView<'_>, persisted: &PersistedState) -> BackupFirst {
-    let is_due = if minor::is_next_minor(view) {
-        !minor::is_template_behind(view) && may_change_minor(view, persisted)
+    let is_due = if versions::is_next_minor(view) {
+        !versions::is_template_behind(view) && may_change_minor(view, persisted)
     } else {
-        downgrade::is_previous_minor(view)
+        versions::is_previous_minor(view)
             && view.observed.wanted.has_slot
             && downgrade::is_backup_due(view, persisted)
     };
@@ -126,7 +128,7 @@ fn due_backup(view: &ClusterView<'_>, persisted: &PersistedState) -> BackupFirst
 pub fn due_log_snapshot(view: &ClusterView<'_>, persisted: &PersistedState) -> Option<LogSnapshot> {
     let is_due = is_change_wanted(view, persisted)
         && view.observed.wanted.has_slot
-        && !minor::is_template_behind(view);
+        && !versions::is_template_behind(view);
     match minor::wait_before_next_minor(view, persisted) {
         Some(PendingCause::LogSnapshot(snapshot)) if is_due && snapshot.missing > 0 => Some(snapshot),
         _ => None,
@@ -223,7 +225,7 @@ pub fn user_blocker(view: &ClusterView<'_>) -> Option<Blocker> {
     let set = observed.set.as_ref()?;
     // Where members could not even start again, the template follows them first.
     let blocker = observed.wanted.version_blocker.as_ref();
-    let must_follow = minor::is_template_behind(view) || downgrade::is_template_returning(view);
+    let must_follow = versions::is_template_behind(view) || versions::is_template_returning(view);
     if let Some(blocker) = blocker.filter(|_| !must_follow) {
         return Some(blocker.clone());
     }

@@ -8,7 +8,7 @@
 use etcd_operator_etcd::id::RaftIndex;
 use etcd_operator_etcd::version::Minor;
 
-use super::minor;
+use super::versions;
 use crate::persisted_state::PersistedState;
 use crate::plan::cluster_view::ClusterView;
 
@@ -30,7 +30,7 @@ pub struct LogSnapshot {
 /// The snapshot that the wanted minor version waits for, asked where all members are healthy on the one before it.
 pub fn pending(view: &ClusterView<'_>, persisted: &PersistedState) -> Option<LogSnapshot> {
     let observed = view.observed;
-    if !minor::is_next_minor(view) {
+    if !versions::is_next_minor(view) {
         return None;
     }
     let count = entries_between_snapshots(view)?;

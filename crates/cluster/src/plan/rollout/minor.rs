@@ -2,106 +2,25 @@
 //! until the last member of the lower minor version goes: from then on etcd raises the version of the cluster, and members of
 //! the lower one cannot start any more.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 
-use etcd_operator_etcd::version::{Minor, Version};
+use etcd_operator_etcd::version::Minor;
 use jiff::SignedDuration;
 
 use super::pending_cause::PendingCause;
-use super::{downgrade, health, log_snapshot};
+use super::versions::{
+    STORAGE_VERSION_SINCE, is_next_minor, is_previous_minor, is_returning, member_versions,
+    members_of_lower_minor, minor_of, template_version,
+};
+use super::{downgrade_status, health, log_snapshot};
 use crate::blocker::Blocker;
-use crate::desired::Image;
-use crate::observed_state::{Container, Ordinal};
+use crate::observed_state::Ordinal;
 use crate::persisted_state::{PersistedState, Rollout};
 use crate::plan::cluster_view::ClusterView;
 
 /// The minor version whose members do not run beside those of the next one while authentication is enabled.
 const WITHOUT_AUTHENTICATION: Minor = Minor::V3_4;
-/// The first minor version whose members tell the version of their files.
-pub const STORAGE_VERSION_SINCE: Minor = Minor::V3_6;
-
-/// The version that each member runs, or ran when it was last seen. One that does not answer counts as if it ran what its pod is
-/// made from, or will be made from, if that is newer: it may be starting with it. None where no member ever told.
-pub fn member_versions(view: &ClusterView<'_>) -> BTreeMap<Ordinal, Option<Version>> {
-    let observed = view.observed;
-    let version = |ordinal: Ordinal| {
-        if let Some(status) = observed.member(ordinal).status() {
-            return Some(status.version.clone());
-        }
-        let recorded = observed.recorded_versions.get(&ordinal);
-        let of_template = observed.set.as_ref().filter(|_| may_run_template(view, ordinal));
-        recorded
-            .max(of_template.and_then(|set| set.version.as_ref()))
-            .cloned()
-    };
-    let ordinals = observed.persisted.members.keys();
-    ordinals.map(|ordinal| (*ordinal, version(*ordinal))).collect()
-}
-
-/// Whether etcd may run, or start at any moment, with the current pod template where no member answers.
-fn may_run_template(view: &ClusterView<'_>, ordinal: Ordinal) -> bool {
-    let observed = view.observed;
-    let Some(set) = &observed.set else {
-        return false;
-    };
-    let Some(pod) = &observed.member(ordinal).pod else {
-        return ordinal.get() < set.replicas;
-    };
-    if pod.spec_hash.is_none() || pod.spec_hash != set.spec_hash {
-        return false;
-    }
-    let recorded = observed.recorded_versions.get(&ordinal);
-    // The cluster version would have risen with the last member of a lower one.
-    let has_not_risen = || {
-        let cluster_version = observed.cluster_version.as_ref().and_then(Minor::of);
-        cluster_version.is_some() && cluster_version == recorded.and_then(Minor::of)
-    };
-    let is_stopped = pod.container != Container::Running || view.refused_image(ordinal).is_some();
-    !(is_stopped && (!view.has_served_template(pod) || has_not_risen()))
-}
-
-/// The version of etcd in the pod template.
-fn template_version<'a>(view: &ClusterView<'a>) -> Option<&'a Version> {
-    view.observed.set.as_ref()?.version.as_ref()
-}
-
-/// Whether the cluster version is needed to tell which versions members can have.
-pub fn needs_cluster_version(view: &ClusterView<'_>, target: &Version) -> bool {
-    let versions = member_versions(view);
-    let mut versions = versions.values().flatten().chain(template_version(view));
-    view.observed.persisted.has_formed() && versions.any(|version| Minor::of(version) != Minor::of(target))
-}
-
-/// Whether the pod template is to change to a minor version that no member runs yet.
-pub fn is_next_minor(view: &ClusterView<'_>) -> bool {
-    let template = template_version(view);
-    let wanted = Minor::of(&view.observed.wanted.version);
-    let versions = member_versions(view);
-    let mut versions = versions.values().flatten();
-    template.is_some_and(|template| wanted > Minor::of(template))
-        && !versions.any(|version| Minor::of(version) >= wanted)
-}
-
-/// Whether every member that answers, and the cluster as such, is of a newer minor version than the pod template: etcd could not
-/// start with that.
-pub fn is_template_behind(view: &ClusterView<'_>) -> bool {
-    let observed = view.observed;
-    let template = template_version(view);
-    let running = view.oldest_running_version();
-    let Some((template, running)) = template.zip(running) else {
-        return false;
-    };
-    // An image of another version than its template names helps no member.
-    if let Image::Whole { version, .. } = &observed.desired.image
-        && Minor::of(version) != Minor::of(running)
-    {
-        return false;
-    }
-    let is_newer = |version: &Version| Minor::of(version) > Minor::of(template);
-    is_newer(running) && observed.cluster_version.as_ref().is_some_and(is_newer)
-}
-
 /// Whether the cluster has no pods, and its pod template is of a newer minor version than the spec asks for: members that never ran
 /// it are to start with their own.
 pub fn is_return_asleep(view: &ClusterView<'_>) -> bool {
@@ -111,7 +30,7 @@ pub fn is_return_asleep(view: &ClusterView<'_>) -> bool {
     // The cluster version may have risen, though no member has told that it runs the newer one.
     let rollout = observed.persisted.rollout.as_ref();
     let is_over = rollout.is_some_and(|rollout| rollout.reversible == Some(false));
-    is_lower && !is_over && !observed.has_pods() && !downgrade::is_previous_minor(view)
+    is_lower && !is_over && !observed.has_pods() && !is_previous_minor(view)
 }
 
 /// What another minor version waits for; none if the pod template may change to a newer one, or a downgrade may be enabled.
@@ -132,7 +51,7 @@ pub fn wait_before_next_minor(view: &ClusterView<'_>, persisted: &PersistedState
     let [Some(minor)] = minors.into_iter().collect::<Vec<_>>()[..] else {
         return Some(PendingCause::Members);
     };
-    if downgrade::is_enabled(view) {
+    if downgrade_status::is_enabled(view) {
         return Some(PendingCause::DowngradeEnabled);
     }
     if minor == WITHOUT_AUTHENTICATION && observed.is_auth_enabled.is_none() {
@@ -161,40 +80,6 @@ pub fn blocker(view: &ClusterView<'_>) -> Option<Blocker> {
         && Minor::of(template) == Some(WITHOUT_AUTHENTICATION)
         && observed.is_auth_enabled == Some(true);
     is_rejected.then_some(Blocker::AuthenticationEnabled)
-}
-
-/// The members of the lower minor version while members run two of them.
-fn members_of_lower_minor(view: &ClusterView<'_>) -> Vec<Ordinal> {
-    let versions = member_versions(view);
-    let minors = versions.iter().filter_map(|(ordinal, version)| {
-        let minor = Minor::of(version.as_ref()?)?;
-        Some((minor, *ordinal))
-    });
-    let minors: Vec<_> = minors.collect();
-    let lowest = minors.iter().map(|(minor, _)| *minor).min();
-    let highest = minors.iter().map(|(minor, _)| *minor).max();
-    let lower = minors
-        .iter()
-        .filter(|(minor, _)| Some(*minor) == lowest && lowest < highest);
-    lower.map(|(_, ordinal)| *ordinal).collect()
-}
-
-fn minor_of(versions: &BTreeMap<Ordinal, Option<Version>>, ordinal: Ordinal) -> Option<Minor> {
-    Minor::of(versions.get(&ordinal)?.as_ref()?)
-}
-
-/// Whether members run two minor versions.
-pub fn is_mixed(view: &ClusterView<'_>) -> bool {
-    !members_of_lower_minor(view).is_empty()
-}
-
-/// Whether the spec is set back to a lower minor version than some members run, or cannot be followed.
-pub fn is_returning(view: &ClusterView<'_>) -> bool {
-    let wanted = &view.observed.wanted;
-    let versions = member_versions(view);
-    let highest = versions.values().flatten().max();
-    wanted.version_blocker.is_some()
-        || highest.is_some_and(|highest| Minor::of(highest) > Minor::of(&wanted.version))
 }
 
 /// Whether the member at a place must not leave the lower minor version, as the spec asks for no newer one by now. With a pod

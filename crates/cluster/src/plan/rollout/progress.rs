@@ -3,7 +3,7 @@
 use super::health::voter_problem;
 use super::outdated::is_outdated;
 use super::version_path::version_path;
-use super::{gate, minor, state};
+use super::{gate, minor, state, versions};
 use crate::persisted_state::{PersistedState, RestartedMember, Rollout};
 use crate::plan::cluster_view::ClusterView;
 use crate::plan::step::Step;
@@ -31,7 +31,7 @@ pub fn refresh(view: &ClusterView<'_>, persisted: &mut PersistedState) {
     // What a paused cluster asks for is looked at when it is not paused any more.
     if rollout.spec_hash != *wanted && !observed.desired.paused {
         let current = rollout.current.take();
-        let is_known = minor::is_mixed(view) || !observed.has_pods();
+        let is_known = versions::is_mixed(view) || !observed.has_pods();
         let reversible = rollout.reversible.filter(|_| is_known);
         let path = rollout.path.take();
         *rollout = Rollout {
@@ -65,7 +65,7 @@ pub fn record_step(view: &ClusterView<'_>, persisted: &mut PersistedState, step:
     if let Some(rollout) = persisted.rollout.as_mut().filter(|_| is_template_moving) {
         rollout.set_progressed(view.observed.now);
         // What was told of the minor version before does not count for the next one.
-        if minor::is_next_minor(view) {
+        if versions::is_next_minor(view) {
             rollout.reversible = None;
         }
     }
@@ -95,7 +95,7 @@ pub fn record_step(view: &ClusterView<'_>, persisted: &mut PersistedState, step:
         }
         Step::Remove { ordinal, .. } => {
             // A downgrade goes on without the first member that has the lower version.
-            let goes_down = minor::is_returning(view) && view.observed.desired.updates.allow_downgrade;
+            let goes_down = versions::is_returning(view) && view.observed.desired.updates.allow_downgrade;
             !goes_down && ordinal.is_some_and(|ordinal| minor::is_last_of_lower_minor(view, ordinal))
         }
         _ => false,

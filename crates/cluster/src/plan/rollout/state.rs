@@ -6,7 +6,7 @@ use jiff::SignedDuration;
 use super::backup_first::BackupFirst;
 use super::outdated::outdated_pods;
 use super::pending_cause::PendingCause;
-use super::{downgrade, gate, minor, stalled, surge};
+use super::{downgrade, gate, minor, stalled, surge, versions};
 use crate::blocker::{Blocker, MemberProblem};
 use crate::observed_state::{ObservedCluster, PodAdmission};
 use crate::pending_operation::{Cause, Operation};
@@ -97,9 +97,9 @@ pub fn state(view: &ClusterView<'_>, persisted: &PersistedState) -> RolloutState
     if is_changed && !is_open && (gate::is_template_changed(view) || is_held) {
         let cause = if !observed.wanted.has_slot {
             PendingCause::OtherClusters
-        } else if minor::is_next_minor(view) {
+        } else if versions::is_next_minor(view) {
             minor::wait_before_next_minor(view, persisted).unwrap_or(PendingCause::Members)
-        } else if downgrade::is_previous_minor(view) {
+        } else if versions::is_previous_minor(view) {
             downgrade::wait_before_template(view, persisted).unwrap_or(PendingCause::Members)
         } else {
             PendingCause::Members

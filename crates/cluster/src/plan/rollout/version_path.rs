@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use etcd_operator_etcd::version::{Minor, Version};
 
-use super::minor;
+use super::versions;
 use crate::persisted_state::VersionPath;
 use crate::plan::cluster_view::ClusterView;
 
@@ -16,7 +16,7 @@ pub fn version_path(
     is_restarting: bool,
 ) -> Option<VersionPath> {
     let wanted = &view.observed.wanted;
-    let running = minor::member_versions(view);
+    let running = versions::member_versions(view);
     let Some(left_first) = left_first(running.values().flatten(), wanted.target()) else {
         return before.cloned();
     };
