@@ -57,11 +57,15 @@ pub fn next_version(
     let oldest = view
         .oldest_running_version()
         .filter(|_| plan::is_template_behind(&view));
+    let snapshot_count = observed.set.as_ref().and_then(|set| set.snapshot_count);
     let stays = |later: Vec<Version>, blocker: Option<Blocker>| NextVersion {
         version: oldest.unwrap_or(template).clone(),
         later,
         blocker,
-        snapshot_count: None,
+        // Nobody restarts for it meanwhile.
+        snapshot_count: snapshot_count.filter(|count| {
+            *count == SNAPSHOT_COUNT_ON_THE_WAY && Minor::of(template) == Some(LAST_WITH_API_V2)
+        }),
     };
     let is_one_image = matches!(observed.desired.image, Image::Whole { .. });
     let allow_downgrade = observed.desired.updates.allow_downgrade;
@@ -126,6 +130,11 @@ pub fn next_version(
             .iter()
             .all(|version| Minor::of(version) < Minor::of(&path.next));
     if (is_next || goes_down) && !is_one_image && plan::stuck_pods(&view).next().is_some() {
+        return stays(later(), None);
+    }
+    // A member that restarts with the template's version has not told yet that it runs it.
+    let is_restarting = plan::told_versions(&view).any(|version| Minor::of(version) < Minor::of(template));
+    if is_next && !is_one_image && is_restarting {
         return stays(later(), None);
     }
     NextVersion::from(path)

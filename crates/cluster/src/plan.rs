@@ -67,10 +67,10 @@ pub use rollout::restarting::restarting_member;
 pub use rollout::stalled::unschedulable_member;
 pub use rollout::state::{RolloutState, is_incomplete};
 pub use rollout::stuck::stuck_pods;
-pub use rollout::version_path::{left_first, version_path};
+pub use rollout::version_path::version_path;
 pub use rollout::versions::{
     is_mixed, is_next_minor, is_previous_minor, is_template_behind, is_template_below, member_versions,
-    needs_cluster_version,
+    needs_cluster_version, told_versions,
 };
 pub use step::{BackupRequest, Departure, GracePeriod, OtherVoters, PodRef, Step};
 

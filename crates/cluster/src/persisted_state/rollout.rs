@@ -68,6 +68,11 @@ impl fmt::Display for VersionPath {
 }
 
 impl VersionPath {
+    /// The version that members leave by the change that is due or under way.
+    pub fn left(&self) -> Option<&Version> {
+        self.versions.get(self.step.checked_sub(1)?)
+    }
+
     fn read(status: &RolloutStatus) -> Option<Self> {
         let versions = status.versions.as_deref()?.iter().map(|text| text.parse());
         Some(Self {

@@ -15,9 +15,10 @@ use super::text::{MAX_CHARS, Transition, sentence};
 use crate::blocker::{BlockerReason, root_cause};
 use crate::build::PendingChange;
 use crate::observed_state::Pod;
+use crate::persisted_state::VersionPath;
 use crate::plan::{
-    ClusterView, PendingCause, Plan, Reason, RolloutState, Step, left_first, outdated_pods,
-    unschedulable_member, version_path,
+    ClusterView, PendingCause, Plan, Reason, RolloutState, Step, outdated_pods, unschedulable_member,
+    version_path,
 };
 
 /// The reason while the spec has changes that no member runs, and members are not restarted yet.
@@ -241,41 +242,32 @@ pub fn target_version<'a>(view: &ClusterView<'a>, plan: &Plan) -> Option<&'a Ver
     if plan.rollout == RolloutState::Held || wanted.version_blocker.is_some() {
         return None;
     }
-    let is_another = changing_version(view).is_some_and(|running| running != target);
-    (is_another && plan.rollout != RolloutState::Complete).then_some(target)
+    let is_changing = path(view, plan).is_some() && plan.rollout != RolloutState::Complete;
+    is_changing.then_some(target)
 }
 
 /// The version that runs, and the one on the way to which it is. What was said stays while nobody answers.
 pub fn version_text(view: &ClusterView<'_>, plan: &Plan, before: Option<String>) -> Option<String> {
-    let (Some(oldest), Some(changing)) = (view.oldest_running_version(), changing_version(view)) else {
+    let Some(oldest) = view.oldest_running_version() else {
         return before;
     };
-    Some(match target_version(view, plan) {
-        Some(target) => format!("{changing}→{target}"),
+    let left = path(view, plan).and_then(|path| path.left().cloned());
+    Some(match target_version(view, plan).zip(left) {
+        Some((target, left)) => format!("{left}→{target}"),
         None => oldest.to_string(),
     })
 }
 
-/// The version that runs and is left first.
-fn changing_version<'a>(view: &ClusterView<'a>) -> Option<&'a Version> {
-    let running = view
-        .observed
-        .members
-        .values()
-        .filter_map(|member| member.status());
-    left_first(
-        running.map(|status| &status.version),
-        view.observed.wanted.target(),
-    )
+/// The versions from the one before the change to the one that the spec asks for, and which step of how many is due.
+fn path(view: &ClusterView<'_>, plan: &Plan) -> Option<VersionPath> {
+    match &plan.persisted.rollout {
+        Some(rollout) => rollout.path.clone(),
+        None => version_path(view, None),
+    }
 }
 
-/// The versions from the one before the change to the one that the spec asks for, and which step of how many is due.
 fn describe_path(view: &ClusterView<'_>, plan: &Plan) -> Option<String> {
-    let path = match &plan.persisted.rollout {
-        Some(rollout) => rollout.path.clone(),
-        None => version_path(view, None, false),
-    };
-    path.map(|path| path.to_string())
+    path(view, plan).map(|path| path.to_string())
 }
 
 /// What is done or waited for, with the versions on the way where that does not name them.

@@ -181,20 +181,24 @@ pub fn is_reversible(view: &ClusterView<'_>, rollout: &Rollout) -> Option<bool> 
     let is_over = rollout.reversible == Some(false) && (is_last_restarting || !view.observed.has_pods());
     match lower[..] {
         _ if is_over => Some(false),
-        [] if has_left_minor(view, rollout) => Some(false),
+        [] if has_left_minor(view, rollout) || rollout.reversible == Some(false) => Some(false),
         // Whoever was to run the newer one does not, and counts with what it ran before.
-        [] => rollout.reversible.filter(|reversible| !reversible),
+        [] if !is_template_ahead(view) => None,
         _ if is_returning(view) => None,
         _ => Some(true),
     }
 }
 
+/// Whether the pod template is of a newer minor version than every member.
+fn is_template_ahead(view: &ClusterView<'_>) -> bool {
+    let versions = member_versions(view);
+    let highest = versions.values().flatten().max().and_then(Minor::of);
+    highest.is_some() && highest < template_version(view).and_then(Minor::of)
+}
+
 /// Whether the members have left the minor version that the lowest of them had when the rollout was last looked at.
 fn has_left_minor(view: &ClusterView<'_>, rollout: &Rollout) -> bool {
-    let left = rollout.path.as_ref().and_then(|path| {
-        let left = path.versions.get(path.step.checked_sub(1)?)?;
-        Minor::of(left)
-    });
+    let left = rollout.path.as_ref().and_then(|path| Minor::of(path.left()?));
     let versions = member_versions(view);
     let lowest = versions.values().flatten().min().and_then(Minor::of);
     left.is_some() && left < lowest

@@ -56,7 +56,7 @@ pub fn refresh(view: &ClusterView<'_>, persisted: &mut PersistedState) {
         rollout.set_current(None, observed.now);
     }
     rollout.reversible = minor::is_reversible(view, rollout);
-    rollout.path = version_path(view, rollout.path.as_ref(), rollout.current.is_some());
+    rollout.path = version_path(view, rollout.path.as_ref());
 }
 
 /// What is remembered once this step is to be taken.

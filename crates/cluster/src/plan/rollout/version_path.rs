@@ -8,16 +8,11 @@ use super::versions;
 use crate::persisted_state::VersionPath;
 use crate::plan::cluster_view::ClusterView;
 
-/// The path from here to what the spec asks for; none if every member runs that. `before` is what was known of it: the versions
-/// that all members have left stay, unless the spec leads the other way by now.
-pub fn version_path(
-    view: &ClusterView<'_>,
-    before: Option<&VersionPath>,
-    is_restarting: bool,
-) -> Option<VersionPath> {
+/// The path from here to what the spec asks for; none if every member has told that it runs that. `before` is what was known of it:
+/// the versions that all members have left stay, unless the spec leads the other way by now.
+pub fn version_path(view: &ClusterView<'_>, before: Option<&VersionPath>) -> Option<VersionPath> {
     let wanted = &view.observed.wanted;
-    let running = versions::member_versions(view);
-    let Some(left_first) = left_first(running.values().flatten(), wanted.target()) else {
+    let Some(left_first) = left_first(versions::told_versions(view), wanted.target()) else {
         return before.cloned();
     };
     let mut ahead: Vec<_> = [left_first, &wanted.version]
@@ -27,9 +22,7 @@ pub fn version_path(
         .collect();
     ahead.dedup();
     if ahead.len() < 2 {
-        // A member that restarts with the last version need not come to run it.
-        let leads_there = |before: &&VersionPath| before.versions.last() == Some(wanted.target());
-        return before.filter(|_| is_restarting).filter(leads_there).cloned();
+        return None;
     }
     let before = before.filter(|before| direction(&before.versions) == direction(&ahead));
     let passed = before.and_then(|before| {
@@ -45,7 +38,7 @@ pub fn version_path(
 }
 
 /// The version that members leave first: the lowest on the way up, and the highest on the way down.
-pub fn left_first<'a>(
+fn left_first<'a>(
     running: impl Iterator<Item = &'a Version> + Clone,
     target: &Version,
 ) -> Option<&'a Version> {

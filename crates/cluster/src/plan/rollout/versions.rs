@@ -29,6 +29,15 @@ pub fn member_versions(view: &ClusterView<'_>) -> BTreeMap<Ordinal, Option<Versi
     ordinals.map(|ordinal| (*ordinal, version(*ordinal))).collect()
 }
 
+/// The version that each member told last. One that restarts with another version has that once it answers.
+pub fn told_versions<'a>(view: &ClusterView<'a>) -> impl Iterator<Item = &'a Version> + Clone {
+    let observed = view.observed;
+    observed.persisted.members.keys().filter_map(|ordinal| {
+        let status = observed.member(*ordinal).status().map(|status| &status.version);
+        status.or_else(|| observed.recorded_versions.get(ordinal))
+    })
+}
+
 /// Whether etcd may run, or start at any moment, with the current pod template where no member answers.
 fn may_run_template(view: &ClusterView<'_>, ordinal: Ordinal) -> bool {
     let observed = view.observed;

@@ -426,12 +426,47 @@ fn a_template_that_no_member_could_start_with_follows_the_members() {
 }
 
 #[test]
+fn the_next_version_waits_until_each_member_has_told_that_it_runs_the_one_before() {
+    let mut scene = asked("3.5.35", "3.7.3");
+    settles(&mut scene, "3.5.35");
+    template_changes(&mut scene);
+    for number in [1, 2] {
+        goes(&mut scene, number);
+        restarted(&mut scene, number, 60);
+    }
+    scene.known().leader = Some(id(2));
+    goes(&mut scene, 0);
+    let mut starts = scene.clone();
+    restarted(&mut starts, 0, 0);
+    starts.silent(0);
+    starts
+        .observed
+        .recorded_versions
+        .insert(ordinal(0), version("3.5.35"));
+    look(&mut starts);
+    for scene in [&scene, &starts] {
+        assert_eq!(scene.observed.wanted.version, version("3.6.16"));
+        assert_eq!(scene.observed.wanted.later_versions, [version("3.7.3")]);
+        assert_eq!(rollout(scene), RolloutState::RollingOut);
+    }
+    restarted(&mut scene, 0, 60);
+    assert_eq!(scene.observed.wanted.version, version("3.7.3"));
+}
+
+#[test]
 fn a_member_that_cannot_start_is_cured_with_the_version_that_the_others_run() {
     let mut scene = asked("3.5.35", "3.6.16");
     settles(&mut scene, "3.5.35");
     scene.silent(1);
     scene.pod_at(1).container = waiting("ImagePullBackOff");
     look(&mut scene);
+    for count in [None, Some(100)] {
+        // The others do not restart for another number of entries between two snapshots.
+        scene.observed.set.as_mut().expect("a set").snapshot_count = count;
+        let template = version("3.5.35");
+        let next = next_version(&scene.observed, Some(&template), &IntermediateVersions::default());
+        assert_eq!((next.version, next.snapshot_count), (template, count));
+    }
     assert_eq!(scene.observed.wanted.version, version("3.5.35"));
     assert_eq!(scene.observed.wanted.later_versions, [version("3.6.16")]);
     assert_eq!(rollout(&scene), RolloutState::Pending(PendingCause::Members));

@@ -38,7 +38,7 @@ fn the_versions_that_members_have_left_stay_in_the_plan_and_the_step_counts_on()
         let status = status_of(&scene);
         let why = status.plan.expect("a plan").why.expect("why");
         assert!(
-            why.contains("etcd 3.5.21 → 3.5.35 → 3.6.16 → 3.7.3, step "),
+            why.contains("etcd 3.5.21 → 3.5.35 → 3.6.16 → 3.7.3, step 2 of 3, to 3.6.16"),
             "{why}"
         );
         restarted(&mut scene, number, 60);
@@ -57,9 +57,23 @@ fn the_versions_are_told_until_the_last_member_serves() {
     restarted(&mut scene, 2, 60);
     scene.known().leader = Some(id(2));
     goes(&mut scene, 0);
-    assert_eq!(told(&scene), Some(("3.5.35 3.6.16".to_owned(), 1)));
+    let mut starts = scene.clone();
+    restarted(&mut starts, 0, 0);
+    starts.silent(0);
+    starts
+        .observed
+        .recorded_versions
+        .insert(ordinal(0), version("3.5.35"));
+    for scene in [&scene, &starts] {
+        assert_eq!(told(scene), Some(("3.5.35 3.6.16".to_owned(), 1)));
+        let status = status_of(scene);
+        assert_eq!(status.version.as_deref(), Some("3.5.35→3.6.16"));
+        assert_eq!(status.target_version, "3.6.16");
+        assert!(condition_of(&status, ConditionType::Upgrading).is_some());
+    }
     restarted(&mut scene, 0, 60);
     assert_eq!(told(&scene), None);
+    assert_eq!(status_of(&scene).version.as_deref(), Some("3.6.16"));
     assert_eq!(
         status_of(&scene).rollout.and_then(|rollout| rollout.versions),
         None
