@@ -5,7 +5,9 @@ use std::cell::{Cell, RefCell};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use etcd_operator_api::contract::{self, Mode, Permit, PrepareFailure, Preparing, Report, Verdict};
+use etcd_operator_api::contract::{
+    self, Mode, Permit, PrepareFailure, Preparing, RefusedImage, Report, Verdict,
+};
 use etcd_operator_etcd::flags::First;
 use etcd_operator_member::permit;
 use etcd_operator_member::state::{Source, State};
@@ -76,6 +78,11 @@ pub(crate) enum Attempt {
     Waits(Box<DiskView>),
 }
 
+/// What is on a disk from which nothing is to start.
+pub(crate) fn look(machine: &Machine, place: &Place, is_weak: bool) -> DiskView {
+    view(machine.etcds(), place.disk, is_weak)
+}
+
 /// Starts a disk that is whole, counting the start.
 pub(crate) fn attempt(machine: &Machine, place: &Place, is_weak: bool) -> Attempt {
     let etcds = machine.etcds();
@@ -100,13 +107,14 @@ pub(crate) fn attempt(machine: &Machine, place: &Place, is_weak: bool) -> Attemp
 impl Waiting {
     pub(crate) fn new(
         place: &Place,
-        disk: DiskView,
+        (disk, refused): (DiskView, Option<RefusedImage>),
         boot: Duration,
         start: Instant,
         mut names: Chance,
     ) -> Self {
         let state = within(boot + start.elapsed(), &mut names, |source| {
-            State::new(place.expected.clone(), place.pod.clone(), disk, source)
+            let state = State::new(place.expected.clone(), place.pod.clone(), disk, source);
+            state.with_refused_image(refused)
         });
         Self {
             inner: Mutex::new(Inner { state, names }),
@@ -147,6 +155,9 @@ pub(crate) async fn wait(
     waiting: Arc<Waiting>,
     mut file: watch::Receiver<String>,
 ) -> Option<First> {
+    if waiting.with(|state, _| state.refuses_image()) {
+        return std::future::pending().await;
+    }
     loop {
         let text = file.borrow_and_update().clone();
         let mut is_used = text.is_empty();

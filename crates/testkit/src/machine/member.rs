@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use etcd_operator_api::contract::RefusedImage;
 use etcd_operator_api::names::ANNOTATION_PERMIT;
 use etcd_operator_etcd::flags::First;
+use etcd_operator_etcd::version::{Minor, Version};
 use etcd_operator_member::command::EtcdCommand;
 use etcd_operator_member::verdict::Expected;
 use serde_json::Value;
@@ -23,6 +25,11 @@ const ETCD: &str = "etcd";
 /// The repository of images whose etcd dies of every volume, as if the data on it were damaged.
 pub const MISREADING_REPOSITORY: &str = "broken.example.com/etcd";
 
+/// The repository of images whose etcd is of one version, whatever their tags say.
+pub const MISLABELLED_REPOSITORY: &str = "mislabelled.example.com/etcd";
+/// That version.
+const MISLABELLED_VERSION: &str = "3.7.3";
+
 /// What the permit's file will hold.
 pub(crate) fn permit_of(pod: &Value) -> String {
     let annotation = pod["metadata"]["annotations"].get(ANNOTATION_PERMIT);
@@ -34,6 +41,26 @@ struct Told {
     guard: Vec<String>,
     etcd: EtcdCommand,
     image: String,
+}
+
+impl Told {
+    /// The version of etcd in the image.
+    fn version(&self) -> Result<Version, String> {
+        let (_, tag) = self.image.rsplit_once(':').unwrap_or_default();
+        let is_mislabelled = self.image.starts_with(MISLABELLED_REPOSITORY);
+        let version = if is_mislabelled { MISLABELLED_VERSION } else { tag };
+        version.parse().map_err(|error| format!("{error}"))
+    }
+
+    /// Why etcd of this image must not start, as the real member finds it.
+    fn refused_image(&self) -> Option<RefusedImage> {
+        let expected: Minor = flag(&self.guard, "etcd-minor")?.parse().ok()?;
+        let found = self.version().ok()?;
+        (Minor::of(&found) != Some(expected)).then(|| RefusedImage {
+            found: found.to_string(),
+            expected: expected.to_string(),
+        })
+    }
 }
 
 fn read(pod: &Pod) -> Result<Told, String> {
@@ -112,21 +139,26 @@ fn place(uid: &str, pod: &Pod, told: &Told) -> Result<Place, String> {
 pub(crate) fn start(machine: &Machine, uid: &str, pod: &mut Pod, state: &mut State) -> Container {
     let now = Instant::now();
     let prepared = read(pod).and_then(|told| Ok((place(uid, pod, &told)?, told)));
-    let (place, _) = match prepared {
+    let (place, told) = match prepared {
         Ok(prepared) => prepared,
         Err(why) => {
             machine.note(name(&pod.object), format_args!("cannot start: {why}"));
             return ended(pod, now, 1, &why, now);
         }
     };
-    let disk = match guard::attempt(machine, &place, state.is_weak) {
-        Attempt::Starts => return launch(machine, pod, None, now),
-        Attempt::Waits(disk) => *disk,
+    let refused = told.refused_image();
+    let disk = if refused.is_some() {
+        guard::look(machine, &place, state.is_weak)
+    } else {
+        match guard::attempt(machine, &place, state.is_weak) {
+            Attempt::Starts => return launch(machine, pod, None, now),
+            Attempt::Waits(disk) => *disk,
+        }
     };
     let boot = state.nodes[&pod.node].boot;
     let waiting = Arc::new(Waiting::new(
         &place,
-        disk,
+        (disk, refused),
         boot,
         machine.began(),
         state.chance.split(),
@@ -192,17 +224,12 @@ fn etcd(machine: &Machine, pod: &Pod, first: Option<First>) -> Result<ProcessId,
     let url = need("initial-advertise-peer-urls")?;
     let peer_url: etcd_operator_etcd::url::PeerUrl = url.parse().map_err(|error| format!("{error}"))?;
     let url = need("advertise-client-urls")?;
-    let tag = told
-        .image
-        .rsplit_once(':')
-        .map(|(_, tag)| tag)
-        .unwrap_or_default();
     let hosts = vec![pod.address.clone(), peer_url.host().to_owned()];
     Ok(machine.etcds().start(Start {
         hosts,
         labels: labels(pod),
         disk: pod.disk.ok_or("no disk")?,
-        version: tag.parse().map_err(|error| format!("{error}"))?,
+        version: told.version()?,
         name: need("name")?,
         client_url: url.parse().map_err(|error| format!("{error}"))?,
         peer_url,

@@ -31,7 +31,7 @@ use tokio::time::Instant;
 
 pub use self::fetch::FetchTrouble;
 pub use self::lookup::{Found, Unreported};
-pub use self::member::MISREADING_REPOSITORY;
+pub use self::member::{MISLABELLED_REPOSITORY, MISREADING_REPOSITORY};
 
 use self::api::Objects;
 use self::state::{Container, State};

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::tally::{STEPS, calls_of};
 use crate::chance::Chance;
 use crate::gate::Side;
+use crate::machine::{MISLABELLED_REPOSITORY, MISREADING_REPOSITORY};
 
 /// How many faults a schedule may have beyond those it asks for.
 const MORE: u32 = 24;
@@ -109,8 +110,8 @@ pub enum Fault {
     ChangePods(u64),
     /// The spec asks for a version that is so many minor versions newer, as far as there are such.
     Upgrade(u32),
-    /// A user names an image whose etcd dies of every volume, and sets it back after a while.
-    BadImage(Duration),
+    /// A user names a repository of images that do not work, and sets it back after a while.
+    BadImage(&'static str, Duration),
 }
 
 /// What befalls a learner that has caught up, right before it would get its vote.
@@ -287,7 +288,8 @@ impl Schedule {
             ),
             60..=62 => Fault::ChangePods(chance.below(4)),
             63 => Fault::Upgrade(if chance.below(3) == 0 { 2 } else { 1 }),
-            64 | 65 => Fault::BadImage(long),
+            64 => Fault::BadImage(MISREADING_REPOSITORY, long),
+            65 => Fault::BadImage(MISLABELLED_REPOSITORY, long),
             55 => Fault::Clone(member, other),
             56 => Fault::Swap(member, other),
             _ => match chance.pick(&self.sizes) {
@@ -358,7 +360,7 @@ impl Fault {
             | Self::Slow(time)
             | Self::Nameless(time)
             | Self::Hibernate(time)
-            | Self::BadImage(time)
+            | Self::BadImage(_, time)
             | Self::Pause(time) => *time,
             _ => Duration::ZERO,
         }

@@ -17,7 +17,6 @@ use super::tally::flow;
 use super::{NAMESPACE, Simulation};
 use crate::chance::{Chance, mixed};
 use crate::fake::{self, Matching};
-use crate::machine::MISREADING_REPOSITORY;
 
 /// How long after the last fault everything is left to itself: what follows from it may begin late.
 const AFTERMATH: Duration = Duration::from_secs(20);
@@ -112,7 +111,7 @@ impl Simulation {
             Fault::GiveUp(_) => is_latched && !schedule.is_fleeting && (is_sound || voters == 1),
             Fault::DeleteChild("StatefulSet") | Fault::Hibernate(_) => is_latched && !schedule.is_fleeting,
             // Without learners one or two members that keep their data in their pods take no change, as is told.
-            Fault::ChangePods(_) | Fault::Upgrade(_) | Fault::BadImage(_) => {
+            Fault::ChangePods(_) | Fault::Upgrade(_) | Fault::BadImage(..) => {
                 let version = self.look(cluster, |cluster| cluster["spec"]["version"].clone());
                 let version = version.as_ref().and_then(Value::as_str).unwrap_or_default();
                 let has_learners = !["3.2.", "3.3."].iter().any(|minor| version.starts_with(minor));
@@ -290,8 +289,8 @@ impl Simulation {
                 let minor = Minor::ALL.into_iter().find(|minor| minor.number() == number);
                 spec["version"] = json!(newest(minor.unwrap_or(Minor::V3_7)).to_string());
             }),
-            Fault::BadImage(time) => {
-                self.edit(cluster, |spec| spec["repository"] = json!(MISREADING_REPOSITORY));
+            Fault::BadImage(repository, time) => {
+                self.edit(cluster, |spec| spec["repository"] = json!(repository));
                 let cluster = cluster.to_owned();
                 self.later(time, move |this| {
                     this.edit(&cluster, |spec| {

@@ -15,6 +15,56 @@ use crate::rollout::{await_rolled_out, is_rollout, kept};
 /// Nobody listens there, and the attempt does not leave the node.
 const MIRROR: &str = "127.0.0.1:1/etcd";
 
+/// Where the manager reads which versions members run on their way, as its flag and the chart's value say it.
+const INTERMEDIATE: &str = "ETCD_OPERATOR_INTERMEDIATE_VERSIONS";
+
+/// The mirror lacks the newest patch between, and has an older one: once the operator is told so, the member that could not start
+/// takes that, and no member ever goes back.
+pub async fn another_patch_is_taken(stage: Arc<Stage>) -> Result<()> {
+    let missing = EtcdVersion::V3_6_16;
+    let way = [EtcdVersion::V3_5_35, EtcdVersion::V3_6_15, EtcdVersion::V3_7_3];
+    let [old, between, target] = way;
+    let bed = Tenant::on(Arc::clone(&stage), old).await?;
+    for version in way {
+        bed.import(&images::etcd_in(MIRROR, version).await?).await?;
+    }
+    let more = json!({"repository": MIRROR, "updates": {"minReadySeconds": SHORT_WAIT}});
+    let upgrade = Upgrade::prepare_with(stage, &way, more).await?;
+    let tenant = &upgrade.tenant;
+    let before = tenant.pod_uids().await?;
+    upgrade.request(target).await?;
+    let image = format!("{MIRROR}:v{}", missing.number());
+    tenant
+        .says("the missing image is told", |status| {
+            told(status).any(|text| text.contains(&image))
+        })
+        .await?;
+    let stopped = tenant.pod_uids().await?;
+    ensure!(kept(&before, &stopped) == 2, "{before:?} became {stopped:?}");
+    upgrade.load.flows().await?;
+
+    let setting = format!("{INTERMEDIATE}={}", between.number());
+    tenant.note(&format!("sets {setting}"));
+    for arguments in [
+        &["set", "env", "deployment/etcd-operator", &setting][..],
+        &["rollout", "status", "deployment/etcd-operator", "--timeout=3m"],
+    ] {
+        tenant.kubectl_of_operator(arguments).await?;
+    }
+    tenant
+        .says("the way leads through the other patch", |status| {
+            let way = status
+                .rollout
+                .iter()
+                .filter_map(|rollout| rollout.versions.as_ref());
+            let numbers = |version: &EtcdVersion| version.number().to_owned();
+            way.into_iter()
+                .any(|versions| versions.iter().cloned().eq(upgrade.way.iter().map(numbers)))
+        })
+        .await?;
+    upgrade.survived().await
+}
+
 /// The mirror lacks the image between: the walk stops at the first member, goes back when asked to, and goes through once
 /// the image is there.
 pub async fn told_and_brought(stage: Arc<Stage>) -> Result<()> {

@@ -40,7 +40,7 @@ macro_rules! shared {
 const GATE: [Scenario; 1] = [shared!("one_minor_under_load", forward::one_minor)];
 
 /// The rest, for their time.
-const FULL: [Scenario; 21] = [
+const FULL: [Scenario; 22] = [
     shared!("three_minors_in_one_edit", forward::three_minors),
     shared!(
         "an_old_patch_walks_through_the_newest",
@@ -58,6 +58,13 @@ const FULL: [Scenario; 21] = [
     shared!("reversed_before_the_point_of_no_return", reversed::in_time),
     shared!("refused_after_the_point_of_no_return", reversed::too_late),
     shared!("an_image_on_the_way_is_missing", missing_image::told_and_brought),
+    Scenario {
+        bed: Bed::Alone,
+        ..shared!(
+            "an_image_on_the_way_is_missing_and_another_patch_is_taken",
+            missing_image::another_patch_is_taken
+        )
+    },
     shared!(
         "the_next_minor_panics_as_the_second_member",
         panicking_image::second_member

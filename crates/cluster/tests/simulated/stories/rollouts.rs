@@ -3,7 +3,7 @@
 use etcd_operator_api::names::ANNOTATION_RESTART;
 use etcd_operator_testkit::fake::{Call, Fault, Mark, Matching, Verb};
 use etcd_operator_testkit::gate::Side;
-use etcd_operator_testkit::machine::MISREADING_REPOSITORY;
+use etcd_operator_testkit::machine::{MISLABELLED_REPOSITORY, MISREADING_REPOSITORY};
 use etcd_operator_testkit::simulation::{NAMESPACE, Simulation, run};
 use serde_json::{Value, json};
 
@@ -149,6 +149,41 @@ fn a_bad_image_of_a_single_member_is_corrected() {
         assert_eq!(super::claims(&sim), claims);
         ends_well(&sim).await;
     });
+}
+
+/// What is said of why nothing gets on.
+fn blockers(sim: &Simulation) -> Vec<Value> {
+    let plan = status(sim)["plan"].clone();
+    let blockers = plan["blockers"].as_array().into_iter().flatten();
+    blockers.map(|blocker| blocker["reason"].clone()).collect()
+}
+
+#[test]
+fn an_image_of_another_version_than_its_tag_runs_on_no_member_and_its_correction_goes_on() {
+    for (seed, size) in [(23, 3), (24, 1)] {
+        run(seed, |sim| async move {
+            cluster(&sim, size).await;
+            let _writers = sim.write("c", 2, SECOND);
+            let claims = super::claims(&sim);
+            sim.edit("c", |spec| spec["repository"] = json!(MISLABELLED_REPOSITORY));
+            sim.expect("the image is told", 15 * MINUTE, |sim| {
+                blockers(sim).contains(&json!("ImageVersionDiffers"))
+            })
+            .await;
+            // Nobody takes its tag's word for it in place of the member that refuses it.
+            tokio::time::sleep(30 * MINUTE).await;
+            assert_eq!(status(&sim)["currentVersion"], "3.6.16", "{size}");
+            assert_eq!(super::claims(&sim), claims, "{size}");
+            sim.edit("c", |spec| {
+                spec.as_object_mut().unwrap().remove("repository");
+            });
+            change(&sim, "1");
+            is_rolled_out(&sim, size, "1").await;
+            assert_eq!(status(&sim)["currentVersion"], "3.6.16", "{size}");
+            assert_eq!(super::claims(&sim), claims, "a bad image costs no volume");
+            ends_well(&sim).await;
+        });
+    }
 }
 
 #[test]
