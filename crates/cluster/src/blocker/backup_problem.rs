@@ -6,6 +6,8 @@ use etcd_operator_api::refusal::bounded;
 
 /// At most this much of an error is shown: in a status the hint after it must have room.
 pub const MAX_ERROR_CHARS: usize = 150;
+/// At most this much is shown of what an `EtcdBackup` says, for the same reason.
+pub const MAX_BACKUP_CHARS: usize = 200;
 
 /// Why a requested backup is not verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,21 +21,29 @@ pub enum BackupProblem {
     NotVerified {
         /// How long it may take.
         minutes: u64,
+        /// What the `EtcdBackup` says.
+        message: Option<String>,
     },
 }
 
 impl fmt::Display for BackupProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Failed { message: None } => f.write_str("made no backup"),
-            Self::Failed {
-                message: Some(message),
-            } => write!(
+        let message = match self {
+            Self::Failed { message } => {
+                f.write_str("made no backup")?;
+                message
+            }
+            Self::NotVerified { minutes, message } => {
+                write!(f, "has no verified backup after {minutes} minutes")?;
+                message
+            }
+        };
+        message.as_ref().map_or(Ok(()), |message| {
+            write!(
                 f,
-                "made no backup ({})",
-                bounded(message.trim_end_matches('.'), MAX_ERROR_CHARS)
-            ),
-            Self::NotVerified { minutes } => write!(f, "has no verified backup after {minutes} minutes"),
-        }
+                " ({})",
+                bounded(message.trim_end_matches('.'), MAX_BACKUP_CHARS)
+            )
+        })
     }
 }

@@ -65,23 +65,30 @@ fn read(backup: &EtcdBackup) -> ObservedBackup {
     let runs: Vec<_> = runs.filter(|run| run.task == BACKUP_TASK).collect();
     let conditions = status.conditions.as_deref().unwrap_or_default();
     let accepted = condition::find(conditions, ConditionType::Accepted);
+    let progressing = condition::find(conditions, ConditionType::Progressing);
+    let is_running = !runs.is_empty();
+    let is_refused = accepted.is_some_and(|accepted| accepted.status == Truth::False.as_str());
     let last_success = status.last_success.as_ref();
     ObservedBackup {
         name: backup.name_any(),
         request: backup.annotations().get(ANNOTATION_BACKUP_NOW).cloned(),
-        is_running: !runs.is_empty(),
+        is_running,
         running_since: runs
             .iter()
             .find_map(|run| run.started_at.as_ref())
             .map(|time| time.0),
-        is_refused: accepted.is_some_and(|accepted| accepted.status == Truth::False.as_str()),
+        is_refused,
         has_succeeded: status.succeeded,
         last_success_started: last_success
             .and_then(|record| record.started_at.as_ref())
             .map(|time| time.0),
         last_success_completed: status.last_success_date.map(|time| time.0),
         handled_request: status.last_backup_now,
-        message: status.reason,
+        message: match progressing {
+            // The reason may still be that of an earlier backup.
+            Some(progressing) if is_running && !is_refused => progressing.message.clone(),
+            _ => status.reason,
+        },
     }
 }
 
@@ -162,6 +169,32 @@ mod tests {
                 message: Some("Late.".to_owned()),
             }
         );
+    }
+
+    #[test]
+    fn a_running_backup_is_reported_with_its_own_trouble() {
+        let message = |is_running: bool, accepted: &str| {
+            let runs = if is_running {
+                json!([{"run": "r", "job": "j", "task": "Backup"}])
+            } else {
+                json!([])
+            };
+            read(&backup(
+                &json!({"schedule": "0 3 * * *"}),
+                &json!({
+                    "Reason": "How an earlier one failed, or why the spec is refused.", "active": runs,
+                    "conditions": [
+                        {"type": "Accepted", "status": accepted},
+                        {"type": "Progressing", "status": "True", "message": "What the Job does."},
+                    ],
+                }),
+            ))
+            .message
+        };
+        let reason = Some("How an earlier one failed, or why the spec is refused.".to_owned());
+        assert_eq!(message(true, "True").as_deref(), Some("What the Job does."));
+        assert_eq!(message(false, "True"), reason);
+        assert_eq!(message(true, "False"), reason);
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub struct ObservedBackup {
     pub last_success_started: Option<Timestamp>,
     /// When the last verified backup was complete.
     pub last_success_completed: Option<Timestamp>,
-    /// Why the last backup failed, or what the pending one waits for.
+    /// What it says of the run that is under way. Without one, why the last backup failed, or what the next one waits for.
     pub message: Option<String>,
 }
 

@@ -30,8 +30,8 @@ const STALLED: &str = "Stalled";
 /// The reason while the user must act, or the API server refuses the next step.
 const BLOCKED: &str = "Blocked";
 
-/// At most this much of a failed dry run is shown.
-const MAX_DRY_RUN_CHARS: usize = 300;
+/// At most this much of what others report is shown.
+const MAX_QUOTE_CHARS: usize = 300;
 
 /// Whether every member runs the current spec. `refused` is the API server's refusal of the next step.
 pub fn finding(
@@ -155,12 +155,18 @@ pub fn pending_text(view: &ClusterView<'_>, plan: &Plan, inputs: &StatusInputs<'
         RolloutState::Pending(PendingCause::OtherClusters) => {
             format!("{changes}: waiting for the rollouts of other clusters, as only so many run at once.")
         }
-        RolloutState::Pending(PendingCause::Backup { name }) => format!(
-            "{changes}: waiting for a verified backup of EtcdBackup {name}, which comes before another minor version."
-        ),
+        RolloutState::Pending(PendingCause::Backup { name, message }) => {
+            let says = message.as_ref().map_or_else(String::new, |message| {
+                let message = bounded(message.trim_end_matches('.'), MAX_QUOTE_CHARS);
+                format!(" It reports: {message}.")
+            });
+            format!(
+                "{changes}: waiting for a verified backup of EtcdBackup {name}, which comes before another minor version.{says}"
+            )
+        }
         RolloutState::Pending(PendingCause::DryRun { message }) => format!(
             "{changes}: waiting for the API server to say whether it accepts the changed pods, which it could not: {}.",
-            bounded(message.trim_end_matches('.'), MAX_DRY_RUN_CHARS)
+            bounded(message.trim_end_matches('.'), MAX_QUOTE_CHARS)
         ),
         RolloutState::OnDelete if outdated.is_empty() => {
             format!("{changes}: the pod template changes now.")

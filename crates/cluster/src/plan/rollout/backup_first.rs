@@ -31,6 +31,8 @@ pub enum BackupFirst {
     Running {
         /// The name of the `EtcdBackup`.
         name: String,
+        /// What it says.
+        message: Option<String>,
     },
     /// The backup failed or takes too long, and the user must act.
     Blocked(Blocker),
@@ -106,10 +108,14 @@ pub fn state(view: &ClusterView<'_>, persisted: &PersistedState) -> BackupFirst 
     let since = backup.running_since.unwrap_or(requested_at).max(requested_at);
     if observed.now.duration_since(since) >= TIMEOUT {
         let minutes = TIMEOUT.as_mins().unsigned_abs();
-        return blocked(BackupProblem::NotVerified { minutes });
+        return blocked(BackupProblem::NotVerified {
+            minutes,
+            message: backup.message.clone(),
+        });
     }
     BackupFirst::Running {
         name: backup.name.clone(),
+        message: backup.message.clone(),
     }
 }
 

@@ -32,6 +32,8 @@ pub enum PendingCause {
     Backup {
         /// The name of the `EtcdBackup`.
         name: String,
+        /// What it says of the requested backup; none before it has the request.
+        message: Option<String>,
     },
     /// The API server could not say whether it would create the changed pods.
     DryRun {

@@ -88,8 +88,11 @@ pub fn state(view: &ClusterView<'_>, persisted: &PersistedState) -> RolloutState
     let is_open = gate::may_update_template(view, persisted);
     match gate::pending_backup(view, persisted) {
         BackupFirst::NotNeeded | BackupFirst::Verified => {}
-        BackupFirst::ToRequest(BackupRequest { backup: name, .. }) | BackupFirst::Running { name } => {
-            return RolloutState::Pending(PendingCause::Backup { name });
+        BackupFirst::ToRequest(BackupRequest { backup: name, .. }) => {
+            return RolloutState::Pending(PendingCause::Backup { name, message: None });
+        }
+        BackupFirst::Running { name, message } => {
+            return RolloutState::Pending(PendingCause::Backup { name, message });
         }
         BackupFirst::Blocked(blocker) => return RolloutState::Blocked(blocker),
     }

@@ -82,6 +82,7 @@ fn later(scene: &mut Scene, minutes: i64) {
 fn running() -> BackupFirst {
     BackupFirst::Running {
         name: "nightly".to_owned(),
+        message: None,
     }
 }
 
@@ -182,6 +183,7 @@ fn a_failed_backup_blocks_at_once_and_a_later_one_opens() {
     assert_eq!(found(&scene), failed(Some("spec.s3.endpoint: Unreachable.")));
     only(&mut scene).handled_request = Some("mended".to_owned());
     only(&mut scene).is_running = true;
+    only(&mut scene).message = None;
     assert_eq!(found(&scene), running());
     let mut failing = scene.clone();
     only(&mut failing).is_running = false;
@@ -201,16 +203,33 @@ fn a_backup_that_takes_too_long_blocks_until_it_is_verified() {
     later(&mut scene, 29);
     assert_eq!(found(&scene), running());
     later(&mut scene, 1);
+    only(&mut scene).message = Some("Job nightly-1 makes a backup, but its pod has not started.".to_owned());
     let BackupFirst::Blocked(blocker) = found(&scene) else {
         panic!("it is blocked");
     };
     assert_eq!(
         blocker.to_string(),
-        "EtcdBackup nightly has no verified backup after 30 minutes, and a verified backup comes before another minor version: correct it and annotate it with etcd.database.coreos.com/backup-now and a new value, or set spec.updates.backupFirst to Never"
+        "EtcdBackup nightly has no verified backup after 30 minutes (Job nightly-1 makes a backup, but its pod has not started), and a verified backup comes before another minor version: correct it and annotate it with etcd.database.coreos.com/backup-now and a new value, or set spec.updates.backupFirst to Never"
     );
     only(&mut scene).handled_request = Some(request.value);
     succeed(&mut scene);
     assert_eq!(found(&scene), BackupFirst::Verified);
+}
+
+#[test]
+fn a_long_report_of_the_backup_leaves_room_for_what_to_do() {
+    let mut scene = with(minor_step(), &[backup(&"n".repeat(52))]);
+    only(&mut scene).message = Some("x".repeat(1_000));
+    request(&mut scene);
+    later(&mut scene, 30);
+    let status = status_of(&scene);
+    let blockers = status.plan.expect("a plan").blockers.expect("blockers");
+    assert!(
+        blockers[0]
+            .message
+            .ends_with("or set spec.updates.backupFirst to Never"),
+        "{blockers:?}"
+    );
 }
 
 #[test]
@@ -351,9 +370,10 @@ fn may_update(plan: &Plan) -> bool {
     plan.layout.as_ref().expect("a layout").may_update_template()
 }
 
-fn waits_for_nightly() -> RolloutState {
+fn waits_for_nightly(message: Option<&str>) -> RolloutState {
     RolloutState::Pending(PendingCause::Backup {
         name: "nightly".to_owned(),
+        message: message.map(str::to_owned),
     })
 }
 
@@ -364,7 +384,10 @@ fn the_template_changes_once_the_backup_is_verified() {
         scene.observed.desired.updates.strategy = strategy;
         let next = plan(&scene.observed);
         assert_eq!(line(&scene, &next), "RollingOut - request backup of nightly");
-        assert_eq!((&next.rollout, may_update(&next)), (&waits_for_nightly(), false));
+        assert_eq!(
+            (&next.rollout, may_update(&next)),
+            (&waits_for_nightly(None), false)
+        );
         let Some(Step::RequestBackup(request)) = next.step.clone() else {
             panic!("a request");
         };
@@ -375,18 +398,19 @@ fn the_template_changes_once_the_backup_is_verified() {
         assert_eq!(repeated.step, Some(Step::RequestBackup(request.clone())));
         assert_eq!(repeated.persisted.rollout, next.persisted.rollout);
         only(&mut scene).request = Some(request.value.clone());
+        only(&mut scene).message = Some("Job nightly-1 makes a backup.".to_owned());
         let waiting = plan(&scene.observed);
         assert_eq!(line(&scene, &waiting), "Converged - -");
         assert_eq!(
             (&waiting.rollout, may_update(&waiting)),
-            (&waits_for_nightly(), false)
+            (&waits_for_nightly(Some("Job nightly-1 makes a backup.")), false)
         );
         let told = condition_of(&status_of(&scene), ConditionType::RolledOut).expect("a condition");
         assert_eq!(told.reason.as_deref(), Some("Pending"));
         assert_eq!(
             told.message.as_deref(),
             Some(
-                "Pending changes of the spec (etcd 3.5.35 → 3.6.16): waiting for a verified backup of EtcdBackup nightly, which comes before another minor version."
+                "Pending changes of the spec (etcd 3.5.35 → 3.6.16): waiting for a verified backup of EtcdBackup nightly, which comes before another minor version. It reports: Job nightly-1 makes a backup."
             )
         );
         only(&mut scene).handled_request = Some(request.value);
@@ -411,6 +435,6 @@ fn nothing_is_requested_before_nothing_else_keeps_the_template_from_changing() {
         let next = plan(&scene.observed);
         let is_request = matches!(next.step, Some(Step::RequestBackup(_)));
         assert!(!is_request && !may_update(&next), "{:?}", next.rollout);
-        assert_ne!(next.rollout, waits_for_nightly());
+        assert_ne!(next.rollout, waits_for_nightly(None));
     }
 }
