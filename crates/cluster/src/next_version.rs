@@ -68,6 +68,7 @@ pub fn next_version(
         }),
     };
     let is_one_image = matches!(observed.desired.image, Image::Whole { .. });
+    let is_ephemeral = observed.desired.storage.is_ephemeral();
     let allow_downgrade = observed.desired.updates.allow_downgrade;
     let path = match policy::path(&running, &target, intermediate, allow_downgrade) {
         Ok(path) => path,
@@ -75,6 +76,16 @@ pub fn next_version(
             // Nobody runs the lower minor version of the template, and nobody is to by now.
             let own = running.iter().min();
             let own = own.filter(|_| !is_one_image && plan::is_template_below(&view));
+            let refusal = match refusal {
+                UpgradeRefusal::Downgrade { running, target, .. } if is_ephemeral => {
+                    UpgradeRefusal::Downgrade {
+                        running,
+                        target,
+                        why: DowngradeRefusal::DataLivesWithPods,
+                    }
+                }
+                refusal => refusal,
+            };
             let stays = stays(vec![target], Some(Blocker::VersionNotReachable(refusal)));
             return NextVersion {
                 version: own.unwrap_or(&stays.version).clone(),
@@ -95,7 +106,7 @@ pub fn next_version(
         .all(|version| Minor::of(version) > Minor::of(&path.next));
     let cluster_version = observed.cluster_version.as_ref();
     let has_risen = cluster_version.is_some_and(|risen| Minor::of(risen) > Minor::of(&path.next));
-    if goes_down && observed.desired.storage.is_ephemeral() {
+    if goes_down && is_ephemeral {
         return refused(DowngradeRefusal::DataLivesWithPods);
     }
     if goes_down && !is_one_image && plan::must_stay(&view) {

@@ -164,7 +164,7 @@ reasons! {
     UnmanagedMember(User): "A member of etcd has no address of this cluster and counts for its quorum.",
         "Unless you added it on purpose, remove it with `etcdctl member remove`.";
     VersionNotReachable(User): "No way leads from the versions that members run to the one in the spec, for example a lower minor version without consent, or two minor versions below.",
-        "Set `spec.version` back. For one minor version below, set `spec.updates.allowDowngrade`. Otherwise, restore a backup that was made with that version into a new EtcdCluster.";
+        "Set `spec.version` back. For a lower minor version down to 3.5, set `spec.updates.allowDowngrade` and go down one minor version at a time. Otherwise, restore a backup that was made with that version into a new EtcdCluster.";
     VolumeInUse(User): "A PersistentVolumeClaim is being deleted, and finalizers hold it.",
         "Find what uses the volume.";
     VolumeNotEmpty(User): "A volume holds data where an empty one is needed.",

@@ -88,8 +88,8 @@ pub enum UpgradeRefusal {
     },
     /// A lower minor version than every member runs.
     #[error(
-        "the members are at etcd {running}, and {why}: set spec.version to {running}{consent}, or restore a backup that was made with etcd {minor} into a new EtcdCluster",
-        consent = if *why == DowngradeRefusal::NotAllowed { ", set spec.updates.allowDowngrade to true" } else { "" },
+        "the members are at etcd {running}, and {why}: {way}, or restore a backup that was made with etcd {minor} into a new EtcdCluster",
+        way = why.way(running, target),
         minor = MinorText(target),
     )]
     Downgrade {
@@ -103,20 +103,38 @@ pub enum UpgradeRefusal {
 }
 
 /// Why members are not downgraded to a lower minor version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum DowngradeRefusal {
     /// The user has not consented to a downgrade.
     #[error("their files are downgraded only with consent")]
     NotAllowed,
     /// It is more than one minor version below.
     #[error("etcd is downgraded by one minor version at a time")]
-    OneAtATime,
+    OneAtATime {
+        /// A version of the minor version that the members can go to first.
+        first: Version,
+    },
     /// etcd cannot be downgraded to it by its Downgrade API.
     #[error("etcd cannot be downgraded below 3.5")]
     NotSupported,
     /// Members keep their data in their pods, and no member joins while a downgrade is enabled.
     #[error("members that keep their data in their pods cannot be downgraded")]
     DataLivesWithPods,
+}
+
+impl DowngradeRefusal {
+    /// What the user can set instead.
+    fn way(&self, running: &Version, target: &Version) -> String {
+        match self {
+            Self::NotAllowed => {
+                format!("set spec.version to {running}, set spec.updates.allowDowngrade to true")
+            }
+            Self::OneAtATime { first } => format!(
+                "set spec.updates.allowDowngrade to true and spec.version to {first} first, and to {target} once all members run that"
+            ),
+            Self::NotSupported | Self::DataLivesWithPods => format!("set spec.version to {running}"),
+        }
+    }
 }
 
 /// The minor version of a version, for people.
@@ -166,10 +184,12 @@ pub fn path(
         });
     }
     if wanted < low {
-        let why = if high.number() - wanted.number() > 1 {
-            Some(DowngradeRefusal::OneAtATime)
-        } else if wanted < LOWEST_DOWNGRADE {
+        let below = Minor::ALL.into_iter().filter(|minor| *minor < high).max();
+        let why = if wanted < LOWEST_DOWNGRADE {
             Some(DowngradeRefusal::NotSupported)
+        } else if let Some(below) = below.filter(|below| wanted < *below) {
+            let first = intermediate.of(below);
+            Some(DowngradeRefusal::OneAtATime { first })
         } else {
             (!allow_downgrade).then_some(DowngradeRefusal::NotAllowed)
         };

@@ -76,7 +76,7 @@ fn half_way() -> Scene {
 
 fn refusal(scene: &Scene) -> DowngradeRefusal {
     match &scene.observed.wanted.version_blocker {
-        Some(Blocker::VersionNotReachable(UpgradeRefusal::Downgrade { why, .. })) => *why,
+        Some(Blocker::VersionNotReachable(UpgradeRefusal::Downgrade { why, .. })) => why.clone(),
         other => panic!("{other:?}"),
     }
 }
@@ -137,20 +137,36 @@ fn what_is_refused_touches_nothing() {
         settles(&mut scene, running);
         scene
     };
-    let mut fleeting = asked_with_consent("3.7.3", "3.6.16");
-    fleeting.is_fleeting();
-    look(&mut fleeting);
+    let fleeting = |mut scene: Scene| {
+        scene.is_fleeting();
+        look(&mut scene);
+        scene
+    };
     for (scene, why) in [
         (without("3.7.3", "3.6.16"), DowngradeRefusal::NotAllowed),
         (
             asked_with_consent("3.7.3", "3.5.35"),
-            DowngradeRefusal::OneAtATime,
+            DowngradeRefusal::OneAtATime {
+                first: version("3.6.16"),
+            },
         ),
         (
             asked_with_consent("3.5.35", "3.4.44"),
             DowngradeRefusal::NotSupported,
         ),
-        (fleeting, DowngradeRefusal::DataLivesWithPods),
+        (
+            fleeting(asked_with_consent("3.7.3", "3.6.16")),
+            DowngradeRefusal::DataLivesWithPods,
+        ),
+        // Neither consent nor another version on the way helps it.
+        (
+            fleeting(without("3.7.3", "3.6.16")),
+            DowngradeRefusal::DataLivesWithPods,
+        ),
+        (
+            fleeting(asked_with_consent("3.7.3", "3.5.35")),
+            DowngradeRefusal::DataLivesWithPods,
+        ),
     ] {
         assert_eq!(refusal(&scene), why);
         assert_eq!(plan(&scene.observed).step, None, "{why:?}");

@@ -111,15 +111,21 @@ fn what_etcd_cannot_be_downgraded_to_is_refused_with_the_way_there_is() {
         let target = target.parse().expect(target);
         let intermediate = IntermediateVersions::default();
         match path(&versions(running), &target, &intermediate, allow_downgrade) {
-            Err(refusal @ UpgradeRefusal::Downgrade { why, .. }) => (why, refusal.to_string()),
+            Err(ref refusal @ UpgradeRefusal::Downgrade { ref why, .. }) => {
+                (why.clone(), refusal.to_string())
+            }
             other => panic!("{running} {target}: {other:?}"),
         }
     };
+    let one_at_a_time = || DowngradeRefusal::OneAtATime {
+        first: "3.6.16".parse().expect("a version"),
+    };
     for (running, target, allow_downgrade, why) in [
         ("3.7.3 3.7.3", "3.6.16", false, DowngradeRefusal::NotAllowed),
-        ("3.7.3 3.7.3", "3.5.35", true, DowngradeRefusal::OneAtATime),
-        ("3.7.3 3.6.16", "3.5.35", true, DowngradeRefusal::OneAtATime),
-        ("3.7.3 3.7.3", "3.5.35", false, DowngradeRefusal::OneAtATime),
+        ("3.7.3 3.7.3", "3.5.35", true, one_at_a_time()),
+        ("3.7.3 3.6.16", "3.5.35", true, one_at_a_time()),
+        ("3.7.3 3.7.3", "3.5.35", false, one_at_a_time()),
+        ("3.7.3 3.7.3", "3.4.44", true, DowngradeRefusal::NotSupported),
         ("3.5.35 3.5.35", "3.4.44", true, DowngradeRefusal::NotSupported),
         ("3.3.27 3.3.27", "3.2.32", true, DowngradeRefusal::NotSupported),
     ] {
@@ -130,10 +136,18 @@ fn what_etcd_cannot_be_downgraded_to_is_refused_with_the_way_there_is() {
         assert!(text.ends_with(&restore), "{text}");
         assert_eq!(
             text.contains("allowDowngrade"),
-            why == DowngradeRefusal::NotAllowed,
+            matches!(
+                why,
+                DowngradeRefusal::NotAllowed | DowngradeRefusal::OneAtATime { .. }
+            ),
             "{text}"
         );
     }
+    let (_, text) = refused("3.7.3 3.7.3", "3.5.35", false);
+    assert_eq!(
+        text,
+        "the members are at etcd 3.7.3, and etcd is downgraded by one minor version at a time: set spec.updates.allowDowngrade to true and spec.version to 3.6.16 first, and to 3.5.35 once all members run that, or restore a backup that was made with etcd 3.5 into a new EtcdCluster"
+    );
 }
 
 #[test]
