@@ -11,6 +11,7 @@ use etcd_operator_api::names::{ANNOTATION_BACKUP_NOW, CLIENT_PORT, LABEL_BACKUP}
 use etcd_operator_api::refusal::bounded;
 use etcd_operator_api::{EtcdBackup, EtcdCluster, EtcdRestore};
 use etcd_operator_runtime::key::ObjectKey;
+use etcd_operator_runtime::unscheduled::unscheduled;
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ContainerState, Pod};
@@ -300,11 +301,7 @@ fn waiting_reason(pod: &Pod, state: Option<&ContainerState>) -> Option<String> {
     if let Some(failed) = failed_init {
         return describe(failed.reason.as_deref(), failed.message.as_deref());
     }
-    let conditions = pod.status.as_ref()?.conditions.as_ref()?;
-    let unscheduled = conditions
-        .iter()
-        .find(|condition| condition.type_ == "PodScheduled" && condition.status == "False")?;
-    describe(unscheduled.reason.as_deref(), unscheduled.message.as_deref())
+    Some(bounded(&unscheduled(pod)?.text()?, MAX_TEXT))
 }
 
 #[cfg(test)]

@@ -80,4 +80,5 @@ pub mod metrics;
 pub mod queue;
 pub mod report;
 pub mod store;
+pub mod unscheduled;
 pub mod wakeup;

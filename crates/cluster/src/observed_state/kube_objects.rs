@@ -5,6 +5,7 @@ use std::sync::Arc;
 use etcd_operator_api::contract::{self, Arrival, JobOutcome, JobResult};
 use etcd_operator_api::names::{ANNOTATION_PERMIT, ANNOTATION_PERMIT_LAID};
 use etcd_operator_etcd::id::{MemberId, RaftIndex};
+use etcd_operator_runtime::unscheduled::unscheduled;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{self as core, Node, PersistentVolumeClaim};
 
@@ -33,14 +34,7 @@ pub fn read_pod(pod: &core::Pod, node_lost_since: Option<Timestamp>) -> Option<P
         .find_map(|word| word.strip_prefix(INCARNATION)?.parse().ok());
     let annotation = |key: &str| meta.annotations.as_ref().and_then(|all| all.get(key));
     let permit = annotation(ANNOTATION_PERMIT);
-    let condition = |type_: &str| {
-        status
-            .conditions
-            .iter()
-            .flatten()
-            .find(|known| known.type_ == type_)
-    };
-    let unscheduled = condition("PodScheduled").filter(|scheduled| scheduled.status == "False");
+    let unscheduled = unscheduled(pod);
     Some(Pod {
         uid: meta.uid.clone()?,
         resource_version: meta.resource_version.clone()?,
@@ -56,10 +50,8 @@ pub fn read_pod(pod: &core::Pod, node_lost_since: Option<Timestamp>) -> Option<P
         spec_hash: annotation(ANNOTATION_SPEC_HASH).cloned(),
         snapshot_count: snapshot_count(etcd),
         unschedulable: unscheduled
-            .map(|scheduled| Unschedulable::from_scheduler(scheduled.message.clone().unwrap_or_default())),
-        unscheduled_since: unscheduled
-            .and_then(|scheduled| scheduled.last_transition_time.as_ref())
-            .map(|time| time.0),
+            .map(|unscheduled| Unschedulable::from_scheduler(unscheduled.message.unwrap_or_default())),
+        unscheduled_since: unscheduled.and_then(|unscheduled| unscheduled.since),
         image: etcd.image.clone(),
         container: container(pod, &status),
         is_crash_looping: is_crash_looping(&status),
@@ -284,13 +276,9 @@ fn stranded_since(
     is_gone: impl Fn(&str) -> bool,
 ) -> Option<Timestamp> {
     claim.node.as_deref().filter(|node| is_gone(node))?;
-    let conditions = pod.status.as_ref()?.conditions.iter().flatten();
-    let unscheduled = conditions
-        .into_iter()
-        .find(|condition| condition.type_ == "PodScheduled" && condition.status == "False")?;
-    let is_stranded = external_text::is_volume_unreachable(unscheduled.message.as_deref()?);
-    let since = unscheduled.last_transition_time.as_ref()?;
-    is_stranded.then_some(since.0)
+    let unscheduled = unscheduled(pod)?;
+    let is_stranded = external_text::is_volume_unreachable(unscheduled.message?);
+    unscheduled.since.filter(|_| is_stranded)
 }
 
 /// Since when a node does not answer; none while it does.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use etcd_operator_api::contract::{self, JobResult};
 use etcd_operator_api::refusal::bounded;
+use etcd_operator_runtime::unscheduled::unscheduled;
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStateTerminated, Pod};
@@ -127,10 +128,6 @@ fn job_result(state: &ContainerState) -> Option<(Timestamp, Result<JobResult, St
 
 /// Why a container or its pod does not start.
 fn waiting_reason(pod: &Pod, state: Option<&ContainerState>) -> Option<String> {
-    let joined = |reason: Option<&str>, message: Option<&str>| {
-        let text: Vec<&str> = [reason, message].into_iter().flatten().collect();
-        (!text.is_empty()).then(|| bounded(&text.join(": "), MAX_MESSAGE_CHARS))
-    };
     let waiting = state.and_then(|state| state.waiting.as_ref());
     let soon = ["ContainerCreating", "PodInitializing"];
     let waiting = waiting.filter(|waiting| {
@@ -140,11 +137,11 @@ fn waiting_reason(pod: &Pod, state: Option<&ContainerState>) -> Option<String> {
             .is_some_and(|reason| soon.contains(&reason))
     });
     if let Some(waiting) = waiting {
-        return joined(waiting.reason.as_deref(), waiting.message.as_deref());
+        let words: Vec<&str> = [waiting.reason.as_deref(), waiting.message.as_deref()]
+            .into_iter()
+            .flatten()
+            .collect();
+        return (!words.is_empty()).then(|| bounded(&words.join(": "), MAX_MESSAGE_CHARS));
     }
-    let conditions = pod.status.as_ref()?.conditions.as_ref()?;
-    let unscheduled = conditions
-        .iter()
-        .find(|condition| condition.type_ == "PodScheduled" && condition.status == "False")?;
-    joined(unscheduled.reason.as_deref(), unscheduled.message.as_deref())
+    Some(bounded(&unscheduled(pod)?.text()?, MAX_MESSAGE_CHARS))
 }

@@ -10,7 +10,7 @@ fn a_job_whose_pod_cannot_start_is_replaced_when_the_spec_is_corrected() {
     let mut fake = FakeKubernetes::once();
     fake.reconcile_at(1);
     fake.observed.pods[0].has_started = false;
-    let text = "Unschedulable: persistentvolumeclaim \"backup\" not found. not found.";
+    let text = "Unschedulable: persistentvolumeclaim \"backup\" not found";
     fake.observed.pods[0].waiting_reason = Some(text.to_owned());
     fake.observed.desired.location = Location::Local {
         claim: "backup".to_owned(),
@@ -20,7 +20,7 @@ fn a_job_whose_pod_cannot_start_is_replaced_when_the_spec_is_corrected() {
     assert_eq!(
         plan.progress.message,
         "Job nightly-1790000000 makes a backup, but its pod has not started: spec.local.persistentVolumeClaim: \
-         Unschedulable: persistentvolumeclaim \"backup\" not found. not found."
+         Unschedulable: persistentvolumeclaim \"backup\" not found."
     );
     assert!(plan.jobs_to_delete.is_empty());
     fake.observed.generation += 1;
