@@ -57,15 +57,21 @@ pub fn next_version(
     let oldest = view
         .oldest_running_version()
         .filter(|_| plan::is_template_behind(&view));
-    let snapshot_count = observed.set.as_ref().and_then(|set| set.snapshot_count);
-    let stays = |later: Vec<Version>, blocker: Option<Blocker>| NextVersion {
-        version: oldest.unwrap_or(template).clone(),
+    // No member restarts only because the number of entries between two snapshots would be another one.
+    let snapshot_count = observed
+        .set
+        .as_ref()
+        .filter(|_| Minor::of(template) == Some(LAST_WITH_API_V2))
+        .and_then(|set| set.snapshot_count)
+        .filter(|count| *count == SNAPSHOT_COUNT_ON_THE_WAY);
+    let stays_with = |version: &Version, later: Vec<Version>, blocker: Option<Blocker>| NextVersion {
+        version: version.clone(),
         later,
         blocker,
-        // Nobody restarts for it meanwhile.
-        snapshot_count: snapshot_count.filter(|count| {
-            *count == SNAPSHOT_COUNT_ON_THE_WAY && Minor::of(template) == Some(LAST_WITH_API_V2)
-        }),
+        snapshot_count: snapshot_count.filter(|_| version == template),
+    };
+    let stays = |later: Vec<Version>, blocker: Option<Blocker>| {
+        stays_with(oldest.unwrap_or(template), later, blocker)
     };
     let is_one_image = matches!(observed.desired.image, Image::Whole { .. });
     let is_ephemeral = observed.desired.storage.is_ephemeral();
@@ -86,10 +92,10 @@ pub fn next_version(
                 }
                 refusal => refusal,
             };
-            let stays = stays(vec![target], Some(Blocker::VersionNotReachable(refusal)));
-            return NextVersion {
-                version: own.unwrap_or(&stays.version).clone(),
-                ..stays
+            let blocker = Blocker::VersionNotReachable(refusal);
+            return match own {
+                Some(own) => stays_with(own, vec![target], Some(blocker)),
+                None => stays(vec![target], Some(blocker)),
             };
         }
     };
@@ -111,10 +117,7 @@ pub fn next_version(
     }
     if goes_down && !is_one_image && plan::must_stay(&view) {
         let own = running.iter().min().unwrap_or(template);
-        return NextVersion {
-            version: template.max(own).clone(),
-            ..stays(path.versions().cloned().collect(), None)
-        };
+        return stays_with(template.max(own), path.versions().cloned().collect(), None);
     }
     if !goes_down && has_risen {
         // A member that is away counts as the lower minor version, and runs the newer one.
@@ -140,12 +143,18 @@ pub fn next_version(
         && running
             .iter()
             .all(|version| Minor::of(version) < Minor::of(&path.next));
+    // A pod template that no member could start with first returns to the version that they run: a step up from there passes its
+    // gates.
+    let own = running.iter().min().filter(|_| plan::is_template_below(&view));
+    if let Some(own) = own.filter(|_| is_next && !is_one_image) {
+        return stays_with(own, later(), None);
+    }
     if (is_next || goes_down) && !is_one_image && plan::stuck_pods(&view).next().is_some() {
         return stays(later(), None);
     }
     // A member that restarts with the template's version has not told yet that it runs it.
-    let is_restarting = plan::told_versions(&view).any(|version| Minor::of(version) < Minor::of(template));
-    if is_next && !is_one_image && is_restarting {
+    let is_restarting = plan::versions_before_restart(&view).next().is_some();
+    if (is_next || goes_down) && !is_one_image && is_restarting {
         return stays(later(), None);
     }
     NextVersion::from(path)

@@ -70,7 +70,7 @@ pub use rollout::stuck::stuck_pods;
 pub use rollout::version_path::version_path;
 pub use rollout::versions::{
     is_mixed, is_next_minor, is_previous_minor, is_template_behind, is_template_below, member_versions,
-    needs_cluster_version, told_versions,
+    needs_cluster_version, versions_before_restart,
 };
 pub use step::{BackupRequest, Departure, GracePeriod, OtherVoters, PodRef, Step};
 

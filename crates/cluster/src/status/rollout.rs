@@ -248,7 +248,11 @@ pub fn target_version<'a>(view: &ClusterView<'a>, plan: &Plan) -> Option<&'a Ver
     if plan.rollout == RolloutState::Held || wanted.version_blocker.is_some() {
         return None;
     }
-    let is_changing = path(view, plan).is_some() && plan.rollout != RolloutState::Complete;
+    let is_idle = matches!(
+        plan.rollout,
+        RolloutState::Complete | RolloutState::Pending(PendingCause::Hibernated)
+    );
+    let is_changing = !is_idle && path(view, plan).is_some();
     is_changing.then_some(target)
 }
 

@@ -10,10 +10,13 @@ use serde_json::json;
 
 use super::{SHORT_WAIT, SIZE, Upgrade};
 use crate::cluster::tenant::{Tenant, is, told};
-use crate::rollout::{await_rolled_out, is_rollout, kept};
+use crate::rollout::{await_rolled_out, is_rollout, kept, survived_without_gap};
 
 /// Nobody listens there, and the attempt does not leave the node.
 const MIRROR: &str = "127.0.0.1:1/etcd";
+
+/// Another one, as images stay on the nodes.
+const SECOND_MIRROR: &str = "127.0.0.1:1/second/etcd";
 
 /// Where the manager reads which versions members run on their way, as its flag and the chart's value say it.
 const INTERMEDIATE: &str = "ETCD_OPERATOR_INTERMEDIATE_VERSIONS";
@@ -26,14 +29,15 @@ pub async fn another_patch_is_taken(stage: Arc<Stage>) -> Result<()> {
     let [old, between, target] = way;
     let bed = Tenant::on(Arc::clone(&stage), old).await?;
     for version in way {
-        bed.import(&images::etcd_in(MIRROR, version).await?).await?;
+        bed.import(&images::etcd_in(SECOND_MIRROR, version).await?)
+            .await?;
     }
-    let more = json!({"repository": MIRROR, "updates": {"minReadySeconds": SHORT_WAIT}});
+    let more = json!({"repository": SECOND_MIRROR, "updates": {"minReadySeconds": SHORT_WAIT}});
     let upgrade = Upgrade::prepare_with(stage, &way, more).await?;
     let tenant = &upgrade.tenant;
     let before = tenant.pod_uids().await?;
     upgrade.request(target).await?;
-    let image = format!("{MIRROR}:v{}", missing.number());
+    let image = format!("{SECOND_MIRROR}:v{}", missing.number());
     tenant
         .says("the missing image is told", |status| {
             told(status).any(|text| text.contains(&image))
@@ -43,26 +47,35 @@ pub async fn another_patch_is_taken(stage: Arc<Stage>) -> Result<()> {
     ensure!(kept(&before, &stopped) == 2, "{before:?} became {stopped:?}");
     upgrade.load.flows().await?;
 
-    let setting = format!("{INTERMEDIATE}={}", between.number());
-    tenant.note(&format!("sets {setting}"));
-    for arguments in [
-        &["set", "env", "deployment/etcd-operator", &setting][..],
-        &["rollout", "status", "deployment/etcd-operator", "--timeout=3m"],
-    ] {
-        tenant.kubectl_of_operator(arguments).await?;
-    }
+    choose(tenant, &format!("{INTERMEDIATE}={}", between.number())).await?;
     tenant
         .says("the way leads through the other patch", |status| {
-            let way = status
+            let told = status
                 .rollout
                 .iter()
                 .filter_map(|rollout| rollout.versions.as_ref());
-            let numbers = |version: &EtcdVersion| version.number().to_owned();
-            way.into_iter()
-                .any(|versions| versions.iter().cloned().eq(upgrade.way.iter().map(numbers)))
+            let numbers = || way.iter().map(|version| version.number());
+            told.into_iter()
+                .any(|versions| versions.iter().map(String::as_str).eq(numbers()))
         })
         .await?;
-    upgrade.survived().await
+    upgrade.arrived(target).await?;
+    let refused = upgrade.history.pods_of(missing);
+    ensure!(refused == 1, "{refused} pods were made of the missing image");
+    choose(tenant, &format!("{INTERMEDIATE}-")).await?;
+    survived_without_gap(tenant, upgrade.load).await
+}
+
+/// Sets a variable of the manager, or removes it, and waits until the changed one runs.
+async fn choose(tenant: &Tenant, variable: &str) -> Result<()> {
+    tenant.note(&format!("kubectl set env deployment/etcd-operator {variable}"));
+    for arguments in [
+        ["set", "env", "deployment/etcd-operator", variable],
+        ["rollout", "status", "deployment/etcd-operator", "--timeout=3m"],
+    ] {
+        tenant.kubectl_of_operator(&arguments).await?;
+    }
+    Ok(())
 }
 
 /// The mirror lacks the image between: the walk stops at the first member, goes back when asked to, and goes through once

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use etcd_operator_etcd::version::Minor;
+use etcd_operator_etcd::version::{Minor, Version};
 use jiff::SignedDuration;
 
 use super::pending_cause::PendingCause;
@@ -21,6 +21,7 @@ use crate::plan::cluster_view::ClusterView;
 
 /// The minor version whose members do not run beside those of the next one while authentication is enabled.
 const WITHOUT_AUTHENTICATION: Minor = Minor::V3_4;
+
 /// Whether the cluster has no pods, and its pod template is of a newer minor version than the spec asks for: members that never ran
 /// it are to start with their own.
 pub fn is_return_asleep(view: &ClusterView<'_>) -> bool {
@@ -189,11 +190,18 @@ pub fn is_reversible(view: &ClusterView<'_>, rollout: &Rollout) -> Option<bool> 
     }
 }
 
-/// Whether the pod template is of a newer minor version than every member.
+/// Whether the pod template is of a newer minor version than every member, and one that stays for now runs its own.
 fn is_template_ahead(view: &ClusterView<'_>) -> bool {
+    let template = template_version(view).and_then(Minor::of);
     let versions = member_versions(view);
-    let highest = versions.values().flatten().max().and_then(Minor::of);
-    highest.is_some() && highest < template_version(view).and_then(Minor::of)
+    let is_lower = |version: &Version| Minor::of(version) < template;
+    let mut members = view.observed.members.values();
+    let stays = members.any(|member| {
+        let pod = member.pod.as_ref().filter(|pod| pod.deleting.is_none());
+        pod.and(member.status())
+            .is_some_and(|status| is_lower(&status.version))
+    });
+    stays && versions.values().flatten().all(is_lower)
 }
 
 /// Whether the members have left the minor version that the lowest of them had when the rollout was last looked at.

@@ -54,7 +54,8 @@ pub fn state(view: &ClusterView<'_>, persisted: &PersistedState) -> RolloutState
         .is_some_and(|rollout| rollout.current.is_some() && observed.desired.size.get() > 0);
     let has_outdated = outdated_pods(view).next().is_some() || is_replacing_outdated(persisted);
     let is_image_refused = gate::refused_image(view).is_some();
-    if !is_changed && !has_outdated && !is_current_restarting && !is_image_refused {
+    let changes_minor = observed.desired.size.get() > 0 && versions::restarts_with_another_minor(view);
+    if !is_changed && !has_outdated && !is_current_restarting && !is_image_refused && !changes_minor {
         return RolloutState::Complete;
     }
     let Some(rollout) = &persisted.rollout else {

@@ -38,6 +38,28 @@ pub fn told_versions<'a>(view: &ClusterView<'a>) -> impl Iterator<Item = &'a Ver
     })
 }
 
+/// What members that do not answer told last, of those that count with the version of the pod template: each restarts with another
+/// version than it told.
+pub fn versions_before_restart<'a>(view: &ClusterView<'a>) -> impl Iterator<Item = &'a Version> {
+    let observed = view.observed;
+    let silent = observed
+        .recorded_versions
+        .iter()
+        .filter(|(ordinal, _)| observed.persisted.members.contains_key(ordinal))
+        .filter(|(ordinal, _)| observed.member(**ordinal).status().is_none());
+    let restarts = silent.filter(|(ordinal, _)| may_run_template(view, **ordinal));
+    let template = template_version(view);
+    restarts
+        .map(|(_, version)| version)
+        .filter(move |version| template.is_some_and(|template| template != *version))
+}
+
+/// Whether a member restarts with another minor version and has not told yet that it runs it.
+pub fn restarts_with_another_minor(view: &ClusterView<'_>) -> bool {
+    let template = template_version(view).and_then(Minor::of);
+    versions_before_restart(view).any(|version| Minor::of(version) != template)
+}
+
 /// Whether etcd may run, or start at any moment, with the current pod template where no member answers.
 fn may_run_template(view: &ClusterView<'_>, ordinal: Ordinal) -> bool {
     let observed = view.observed;

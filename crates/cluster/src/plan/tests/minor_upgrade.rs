@@ -96,6 +96,15 @@ pub fn restarted(scene: &mut Scene, number: u16, seconds: i64) {
     look(scene);
 }
 
+/// The pod of a member is back with the pod template, and its etcd, which told this version last, does not answer yet.
+pub fn starts(scene: &mut Scene, number: u16, told: &str) {
+    restarted(scene, number, 0);
+    scene.silent(number);
+    let recorded = &mut scene.observed.recorded_versions;
+    recorded.insert(ordinal(number), version(told));
+    look(scene);
+}
+
 /// Every member takes the snapshot of its log that the next version needs.
 fn takes_log_snapshots(scene: &mut Scene) {
     let next = plan(&scene.observed);
@@ -397,13 +406,7 @@ fn while_the_last_one_starts_with_the_higher_version_nobody_returns_to_the_lower
     }
     scene.known().leader = Some(id(2));
     goes(&mut scene, 0);
-    // Its pod is there and does not answer yet.
-    restarted(&mut scene, 0, 0);
-    scene.silent(0);
-    scene
-        .observed
-        .recorded_versions
-        .insert(ordinal(0), version("3.5.35"));
+    starts(&mut scene, 0, "3.5.35");
     asks_for_version(&mut scene, "3.5.35");
     assert_eq!(scene.observed.wanted.version, version("3.6.16"));
     let RolloutState::Blocked(blocker) = rollout(&scene) else {
@@ -436,21 +439,25 @@ fn the_next_version_waits_until_each_member_has_told_that_it_runs_the_one_before
     }
     scene.known().leader = Some(id(2));
     goes(&mut scene, 0);
-    let mut starts = scene.clone();
-    restarted(&mut starts, 0, 0);
-    starts.silent(0);
-    starts
-        .observed
-        .recorded_versions
-        .insert(ordinal(0), version("3.5.35"));
-    look(&mut starts);
-    for scene in [&scene, &starts] {
+    let mut starting = scene.clone();
+    starts(&mut starting, 0, "3.5.35");
+    for scene in [&scene, &starting] {
         assert_eq!(scene.observed.wanted.version, version("3.6.16"));
         assert_eq!(scene.observed.wanted.later_versions, [version("3.7.3")]);
         assert_eq!(rollout(scene), RolloutState::RollingOut);
     }
     restarted(&mut scene, 0, 60);
     assert_eq!(scene.observed.wanted.version, version("3.7.3"));
+}
+
+#[test]
+fn a_template_below_the_members_returns_to_their_version_before_a_newer_one() {
+    let mut scene = asked("3.6.16", "3.7.3");
+    settles(&mut scene, "3.6.16");
+    scene.observed.set.as_mut().expect("a set").version = Some(version("3.5.35"));
+    look(&mut scene);
+    assert_eq!(scene.observed.wanted.version, version("3.6.16"));
+    assert_eq!(scene.observed.wanted.later_versions, [version("3.7.3")]);
 }
 
 #[test]

@@ -5,14 +5,15 @@ use jiff::SignedDuration;
 
 use super::explanations::{status_after, status_of};
 use super::minor_upgrade::{
-    asked, asks_for_version, goes, look, restarted, reversible, settles, template_changes, version,
+    asked, asks_for_version, goes, look, restarted, reversible, rollout, settles, starts, template_changes,
+    version,
 };
 use super::rollout::may_update;
 use super::scene::{Scene, id, ordinal, waiting};
 use super::{line, plan, planned};
 use crate::observed_state::Ordinal;
-use crate::plan::ClusterView;
 use crate::plan::rollout::minor::{WaitBeforeLast, wait_before_last};
+use crate::plan::{ClusterView, RolloutState};
 use crate::status::transitions;
 
 /// Two of three members run the next minor version, one of them for ten seconds.
@@ -178,7 +179,7 @@ fn members_that_all_start_with_the_newer_version_at_once_are_told_to_be_irrevers
     let mut on_delete = asleep.clone();
 
     sleeps(&mut asleep);
-    assert_eq!(reversible(&asleep), Some(true));
+    assert_eq!(reversible(&asleep), None);
     let membership = on_delete.observed.membership.clone();
     resizes(&mut asleep, 3);
     asleep.observed.membership = membership;
@@ -197,6 +198,24 @@ fn members_that_all_start_with_the_newer_version_at_once_are_told_to_be_irrevers
         scene.stored(&next);
         assert_eq!(reversible(scene), Some(false));
     }
+}
+
+#[test]
+fn a_minor_version_is_not_rolled_out_before_the_last_member_tells_that_it_runs_it() {
+    let mut scene = asked("3.5.35", "3.6.16");
+    settles(&mut scene, "3.5.35");
+    template_changes(&mut scene);
+    scene.observed.desired.updates.strategy = UpdateStrategy::OnDelete;
+    for number in [1, 2, 0] {
+        assert_eq!(rollout(&scene), RolloutState::OnDelete);
+        starts(&mut scene, number, "3.5.35");
+        if number != 0 {
+            restarted(&mut scene, number, 60);
+        }
+    }
+    assert_ne!(rollout(&scene), RolloutState::Complete);
+    restarted(&mut scene, 0, 60);
+    assert_eq!(rollout(&scene), RolloutState::Complete);
 }
 
 #[test]

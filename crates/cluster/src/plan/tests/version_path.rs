@@ -5,7 +5,7 @@ use etcd_operator_api::condition::ConditionType;
 use super::downgrade::asked_with_consent;
 use super::explanations::{condition_of, status_of};
 use super::minor_upgrade::{
-    asked, asks_for_version, goes, look, restarted, rolls_out, settles, template_changes, version,
+    asked, asks_for_version, goes, look, restarted, rolls_out, settles, starts, template_changes, version,
 };
 use super::plan;
 use super::scene::{Scene, id, ordinal};
@@ -57,14 +57,9 @@ fn the_versions_are_told_until_the_last_member_serves() {
     restarted(&mut scene, 2, 60);
     scene.known().leader = Some(id(2));
     goes(&mut scene, 0);
-    let mut starts = scene.clone();
-    restarted(&mut starts, 0, 0);
-    starts.silent(0);
-    starts
-        .observed
-        .recorded_versions
-        .insert(ordinal(0), version("3.5.35"));
-    for scene in [&scene, &starts] {
+    let mut starting = scene.clone();
+    starts(&mut starting, 0, "3.5.35");
+    for scene in [&scene, &starting] {
         assert_eq!(told(scene), Some(("3.5.35 3.6.16".to_owned(), 1)));
         let status = status_of(scene);
         assert_eq!(status.version.as_deref(), Some("3.5.35→3.6.16"));
@@ -78,6 +73,26 @@ fn the_versions_are_told_until_the_last_member_serves() {
         status_of(&scene).rollout.and_then(|rollout| rollout.versions),
         None
     );
+}
+
+#[test]
+fn a_patch_before_the_next_minor_version_is_told_until_the_last_member_serves() {
+    let mut scene = asked("3.5.21", "3.6.16");
+    template_changes(&mut scene);
+    for number in [1, 2] {
+        goes(&mut scene, number);
+        restarted(&mut scene, number, 60);
+    }
+    scene.known().leader = Some(id(2));
+    goes(&mut scene, 0);
+    starts(&mut scene, 0, "3.5.21");
+    assert_eq!(scene.observed.wanted.version, version("3.5.35"));
+    let next = plan(&scene.observed);
+    scene.stored(&next);
+    let all = "3.5.21 3.5.35 3.6.16".to_owned();
+    assert_eq!(told(&scene), Some((all.clone(), 1)));
+    restarted(&mut scene, 0, 60);
+    assert_eq!(told(&scene), Some((all, 2)));
 }
 
 #[test]
