@@ -141,14 +141,6 @@ fn the_last_one_that_serves_is_replaced_after_the_others_have_served_for_a_while
         assert_eq!(planned(&back), "Recovering Replace(0) remove c-0 (10)");
         assert_eq!(reversible(&back), None);
 
-        // A lost one is replaced at once, and it is told before.
-        let mut lost = scene.clone();
-        lost.silent(0);
-        if lost.observed.replace.is_some() {
-            assert_eq!(planned(&lost), "Recovering Replace(0) remove c-0 (10)");
-            assert_eq!(reversible(&lost), Some(false));
-        }
-
         waits_long_enough(&mut scene);
         let removed = plan(&scene.observed);
         assert_eq!(line(&scene, &removed), "Recovering Replace(0) remove c-0 (10)");
@@ -158,6 +150,17 @@ fn the_last_one_that_serves_is_replaced_after_the_others_have_served_for_a_while
         asks_for_version(&mut scene, "3.5.35");
         assert_eq!(line(&scene, &plan(&scene.observed)), "Waiting - -");
     }
+}
+
+#[test]
+fn the_last_one_that_is_lost_is_replaced_on_request_at_once() {
+    let mut scene = one_is_left("3.5.35", "3.6.16");
+    scene.observed.desired.updates.allow_downgrade = true;
+    scene.silent(0);
+    assert_eq!(reversible(&scene), Some(true), "it may come back");
+    scene.observed.replace = Some(id(0).to_string());
+    assert_eq!(planned(&scene), "Recovering Replace(0) remove c-0 (10)");
+    assert_eq!(reversible(&scene), Some(false), "it is told before");
 }
 
 #[test]
