@@ -1,6 +1,14 @@
-//! Starting what is on kept volumes, by a person's consent: the very volumes that were kept, of one life of one cluster
-//! whose members are at this cluster's own addresses. A copy could take a living cluster's place, so nothing that is
-//! not in full accord is started; the guard in the pod looks again for itself.
+//! Starting a cluster from the volumes that an earlier EtcdCluster left, by the consent of the user in the annotation `adopt`:
+//!
+//! 1. The member on each named volume reports what is there: etcd's ID of the cluster, the incarnation, and the members.
+//! 2. A volume is refused that is a copy, has no write-ahead log, or is of another member or of other addresses (`kept_volume`).
+//! 3. All volumes are of one cluster and one incarnation, and are a quorum of its members. Otherwise none is started.
+//! 4. The cluster continues with the incarnation that is on the volumes: the pod template gets it, and pods of another one are
+//!    re-created.
+//! 5. The processes that wait get permits to start as the members they were, with their data.
+//! 6. The members that have started are waited for. The first linearizable read says who the members are (`bootstrap`).
+//!
+//! A copy of a volume could take the place of a cluster that runs, so the guard in each pod checks its volume once more.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,11 @@
-//! Alarms of etcd.
+//! Alarms of etcd, which refuses writes while one is raised:
+//!
+//! 1. CORRUPT of a member that has left the membership is disarmed. A wrong member that the data show is replaced before
+//!    (`corrupt`).
+//! 2. NOSPACE is disarmed once every voter runs the current pod template and its quota leaves room for its database.
+//! 3. Any other alarm blocks, and the message says what the user has to do: free space, raise the quota, or find the wrong member.
+//!
+//! While an alarm is raised, each decision reports it as a blocker, whatever else the operator does, except during a restore.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,9 @@
-//! A cluster that takes its first data from a backup: until a restore that names it is asked for, it has no pods.
+//! A new cluster that takes its first data from a backup (`spec.bootstrap.awaitRestore`):
+//!
+//! 1. It gets its incarnation, and no pods. A cluster that was begun, or whose kept volumes are adopted, does not wait.
+//! 2. A restore request that cannot be read is reported.
+//! 3. An EtcdRestore that names it is waited for. `restore` carries that out, and `bootstrap` starts the cluster empty once the
+//!    user no longer asks to wait.
 
 use super::cluster_view::ClusterView;
 use super::decision::{FlowDecision, Reason};
