@@ -393,27 +393,29 @@ fn read_objects(
     let belongs_to_cluster = |labels: &BTreeMap<String, String>| {
         labels.get(LABEL_CLUSTER).map(String::as_str) == Some(desired.name.as_str())
     };
-    // One text for all their names, as they are looked up in every pass.
-    let before = Ordinal::claim_prefix(&desired.name);
-    let mut named = key.beside(&before);
+    // One text for all their names, as they are looked up in every pass: by name, as the namespace may hold thousands of pods.
+    let claim_prefix = Ordinal::claim_prefix(&desired.name);
+    let pod_prefix = format!("{}-", desired.name);
+    let (mut claim_key, mut pod_key) = (key.beside(&claim_prefix), key.beside(&pod_prefix));
     for ordinal in Ordinal::all() {
-        named.name.truncate(before.len());
-        named.name.push_str(&ordinal.to_string());
-        let claim = deps.claims.get(&named);
-        if let Some(claim) = claim.and_then(|claim| kube_objects::read_claim(&claim)) {
-            members.entry(ordinal).or_insert(ObservedMember::ABSENT).claim = Some(claim);
+        let digits = ordinal.to_string();
+        claim_key.name.truncate(claim_prefix.len());
+        claim_key.name.push_str(&digits);
+        let claim = deps.claims.get(&claim_key);
+        let claim = claim.and_then(|claim| kube_objects::read_claim(&claim));
+        pod_key.name.truncate(pod_prefix.len());
+        pod_key.name.push_str(&digits);
+        let pod = deps.pods.get(&pod_key);
+        let pod = pod.filter(|pod| belongs_to_cluster(pod.labels()) && is_own_pod(pod, set, uid));
+        if claim.is_none() && pod.is_none() {
+            continue;
         }
-    }
-    let pods = deps
-        .pods
-        .filter(&key.namespace, |pod: &Pod| belongs_to_cluster(pod.labels()));
-    for pod in pods {
-        let ordinal = Ordinal::from_name(&desired.name, &pod.name_any());
-        if let Some(ordinal) = ordinal.filter(|_| is_own_pod(&pod, set, uid)) {
-            let member = members.entry(ordinal).or_insert(ObservedMember::ABSENT);
+        let member = members.entry(ordinal).or_insert(ObservedMember::ABSENT);
+        member.claim = claim;
+        member.pod = pod.and_then(|pod| {
             let lost = lost_since(&pod, member.claim.as_ref(), deps);
-            member.pod = kube_objects::read_pod(&pod, lost);
-        }
+            kube_objects::read_pod(&pod, lost)
+        });
     }
     members
 }
