@@ -137,37 +137,33 @@ fn what_is_refused_touches_nothing() {
         settles(&mut scene, running);
         scene
     };
-    let fleeting = |mut scene: Scene| {
-        scene.is_fleeting();
-        look(&mut scene);
-        scene
+    let one_at_a_time = DowngradeRefusal::OneAtATime {
+        first: version("3.6.16"),
     };
-    for (scene, why) in [
-        (without("3.7.3", "3.6.16"), DowngradeRefusal::NotAllowed),
+    for (is_fleeting, has_consent, running, target, why) in [
+        (false, false, "3.7.3", "3.6.16", DowngradeRefusal::NotAllowed),
+        (false, true, "3.7.3", "3.5.35", one_at_a_time),
+        (false, true, "3.5.35", "3.4.44", DowngradeRefusal::NotSupported),
+        // Neither consent nor another version on the way helps a cluster whose data live with its pods.
+        (true, true, "3.7.3", "3.6.16", DowngradeRefusal::DataLivesWithPods),
         (
-            asked_with_consent("3.7.3", "3.5.35"),
-            DowngradeRefusal::OneAtATime {
-                first: version("3.6.16"),
-            },
-        ),
-        (
-            asked_with_consent("3.5.35", "3.4.44"),
-            DowngradeRefusal::NotSupported,
-        ),
-        (
-            fleeting(asked_with_consent("3.7.3", "3.6.16")),
+            true,
+            false,
+            "3.7.3",
+            "3.6.16",
             DowngradeRefusal::DataLivesWithPods,
         ),
-        // Neither consent nor another version on the way helps it.
-        (
-            fleeting(without("3.7.3", "3.6.16")),
-            DowngradeRefusal::DataLivesWithPods,
-        ),
-        (
-            fleeting(asked_with_consent("3.7.3", "3.5.35")),
-            DowngradeRefusal::DataLivesWithPods,
-        ),
+        (true, true, "3.7.3", "3.5.35", DowngradeRefusal::DataLivesWithPods),
     ] {
+        let mut scene = if has_consent {
+            asked_with_consent(running, target)
+        } else {
+            without(running, target)
+        };
+        if is_fleeting {
+            scene.is_fleeting();
+            look(&mut scene);
+        }
         assert_eq!(refusal(&scene), why);
         assert_eq!(plan(&scene.observed).step, None, "{why:?}");
         assert!(!may_update(&scene), "{why:?}");
