@@ -102,7 +102,7 @@ pub fn status(
         target_version: match plan.explanation.reason {
             // Whoever brings its data must know what they have to suit.
             Reason::AwaitingRestore => desired.version(None).to_string(),
-            _ => rollout::target_version(&view, plan).map_or_else(String::new, ToString::to_string),
+            _ => rollout::target_text(&view, plan, before.target_version),
         },
         observed_generation: generation,
         cluster_id: persisted.cluster.map(|id| id.to_string()),

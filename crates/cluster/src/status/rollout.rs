@@ -256,6 +256,14 @@ pub fn target_version<'a>(view: &ClusterView<'a>, plan: &Plan) -> Option<&'a Ver
     is_changing.then_some(target)
 }
 
+/// That version, for the status. What was said stays while nobody answers.
+pub fn target_text(view: &ClusterView<'_>, plan: &Plan, before: String) -> String {
+    match target_version(view, plan) {
+        Some(_) if view.oldest_running_version().is_none() => before,
+        target => target.map_or_else(String::new, ToString::to_string),
+    }
+}
+
 /// The version that runs, and the one on the way to which it is. What was said stays while nobody answers.
 pub fn version_text(view: &ClusterView<'_>, plan: &Plan, before: Option<String>) -> Option<String> {
     let Some(oldest) = view.oldest_running_version() else {
