@@ -39,7 +39,7 @@ impl Reports for HttpReports {
     }
 }
 
-/// The document at this path, if whoever is there has one.
+/// Gets the document at a path, within the timeout.
 async fn document<D: Document>(at: IpAddr, path: &str) -> QueryResult<D> {
     let address = std::net::SocketAddr::from((at, METRICS_PORT));
     match tokio::time::timeout(TIMEOUT, fetch(address, path)).await {
@@ -59,6 +59,7 @@ async fn document<D: Document>(at: IpAddr, path: &str) -> QueryResult<D> {
     }
 }
 
+/// Gets the document at a path. A 404 is `OtherResponder`: once etcd runs, it listens on this port and knows no such path.
 async fn fetch<D: Document>(
     address: std::net::SocketAddr,
     path: &str,
@@ -73,7 +74,6 @@ async fn fetch<D: Document>(
         let response = sender.send_request(request).await?;
         match response.status() {
             StatusCode::OK => {}
-            // etcd itself listens there once it runs, and knows no such path.
             StatusCode::NOT_FOUND => return Ok(QueryResult::OtherResponder),
             other => return Err(ReportError::Status(other)),
         }

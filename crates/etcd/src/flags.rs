@@ -149,6 +149,7 @@ fn gate(name: &str, version: &Version) -> Result<How, FlagError> {
     }
 }
 
+/// The error for a flag or feature gate of the table that this version does not have.
 fn absent(name: &str, spellings: &[table::Spelling], version: &Version) -> FlagError {
     FlagError::Absent {
         flag: name.to_owned(),

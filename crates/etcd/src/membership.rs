@@ -219,7 +219,7 @@ impl Known {
 }
 
 impl Membership {
-    /// The members, if they are known.
+    /// The members, if a linearizable read returned them.
     pub fn known(&self) -> Option<&Known> {
         match self {
             Self::Known(known) => Some(known),

@@ -150,7 +150,7 @@ const AUTH: &[&str] = &[
     "authentication failed, invalid user ID or password",
 ];
 
-/// What an answer means.
+/// What an answer of etcd means: by its text, or by its code if the text is unknown.
 pub(crate) fn read(code: Code, message: &str) -> Rejection {
     let text = message.strip_prefix("etcdserver: ").unwrap_or(message);
     if let Some((_, rejection)) = TEXTS.iter().find(|(known, _)| *known == text) {

@@ -13,7 +13,8 @@ use crate::failure::Failure;
 use crate::leftovers::{self, Deletion, RunIdentity};
 use crate::list;
 
-/// Deletes the backups of the order's `EtcdBackup` that the retention policy no longer keeps.
+/// Deletes the backups of the order's `EtcdBackup` that the retention policy no longer keeps. If the time zone of `keep` is
+/// unknown, it fails and deletes nothing.
 ///
 /// Two listings must agree: a newer backup, because of which an older one is surplus, may disappear after the first one.
 pub async fn prune(store: &Store, order: &JobOrder, keep: &Keep) -> Result<JobOutcome, Failure> {

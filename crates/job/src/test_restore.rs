@@ -51,6 +51,7 @@ impl From<ToolError> for Failure {
     }
 }
 
+/// A retriable failure with the reason `RestoreFailed`. Failures with the reason `EtcdImage` are permanent.
 fn restore_failure(message: impl Into<String>) -> Failure {
     Failure::retriable(RESTORE_FAILED, message)
 }

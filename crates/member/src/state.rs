@@ -55,7 +55,8 @@ impl State {
         }
     }
 
-    /// The same where etcd of this image must not start.
+    /// Sets why etcd of this image must not start, as checked once before the process waits. `None` if it may, or if its version
+    /// is not known.
     #[must_use]
     pub fn with_refused_image(mut self, refused: Option<RefusedImage>) -> Self {
         self.remark = refused.as_ref().map(|refused| {
@@ -68,7 +69,7 @@ impl State {
         self
     }
 
-    /// Whether etcd of this image must not start.
+    /// Whether etcd of this image must not start. The process then only reports, until its pod is re-created.
     pub fn refuses_image(&self) -> bool {
         self.refused_image.is_some()
     }

@@ -356,7 +356,7 @@ impl Reconciler {
             .tell(restore, severity, reason, "Restore", note);
     }
 
-    /// Whether the referenced objects exist.
+    /// Whether the `EtcdCluster` and the `EtcdBackup` of the spec exist, for the condition `ReferenceFound` only.
     fn references(&self, key: &ObjectKey, desired: &Desired) -> References {
         let Deps {
             clusters, backups, ..

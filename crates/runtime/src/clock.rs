@@ -38,7 +38,7 @@ pub type SharedClock = Arc<dyn Clock>;
 pub struct SystemClock;
 
 impl SystemClock {
-    /// Returns a shared system clock.
+    /// Returns a shared system clock. Only the start of the manager calls this; other code takes a `SharedClock` or a time.
     pub fn shared() -> SharedClock {
         Arc::new(Self)
     }

@@ -122,7 +122,8 @@ impl Controller {
         self
     }
 
-    /// Sets the time after which a reconcile is aborted and counts as failed.
+    /// Sets the time after which a reconcile is aborted and retried as a transient failure; 60 s by default. One that blocks its
+    /// thread cannot be aborted, and fails the liveness probe.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
@@ -342,6 +343,8 @@ where
     }
 }
 
+/// Logs a failed reconcile: a conflict at debug, a bug of the operator as an error, all else as a warning. The queue decides
+/// about the retry.
 fn log_error<E: Classified + fmt::Display>(error: &E) {
     match error.class() {
         Class::Conflict => debug!("reconcile hit a conflict and is retried: {error}"),

@@ -184,7 +184,8 @@ impl Metrics {
         self.registry().register_collector(Box::new(computed));
     }
 
-    /// Renders all metrics as `OpenMetrics` text.
+    /// Renders all metrics as `OpenMetrics` text. It blocks, as it goes through all stores and reads `/proc`: scrapes are
+    /// served by `MetricsPage`.
     pub fn encode(&self) -> String {
         let mut page = String::new();
         text::encode(&mut page, &self.registry()).expect("writing into a string does not fail");

@@ -209,7 +209,8 @@ pub struct FetchTask {
     pub volume: String,
 }
 
-/// Compares the data that a cluster serves with the data of a backup.
+/// Compares the data that a restored cluster serves with the data of its backup, before the client Service opens. If they
+/// differ, the Service stays closed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CompareTask {
@@ -218,7 +219,7 @@ pub struct CompareTask {
     /// etcd's ID of that cluster in hexadecimal. Another cluster is refused.
     #[serde(rename = "clusterID")]
     pub cluster_id: String,
-    /// Revision at which the data are read.
+    /// Revision at which the data are read. A cluster below it had no writes since its restore, and is read at its own.
     pub revision: i64,
     /// Digest of the keys in the backup.
     pub digest: String,

@@ -28,7 +28,8 @@ impl Location {
     }
 }
 
-/// The endpoint without parts that do not identify the store, and without its query, which may be a signature.
+/// The endpoint in lower case, without scheme, fragment and trailing slashes, which do not identify the store, and without its
+/// query, which may be a signature. User information stays: the caller checks `names_user` first.
 fn host(endpoint: &str) -> String {
     let rest = endpoint.split_once("://").map_or(endpoint, |(_, rest)| rest);
     let rest = rest.split(['?', '#']).next().unwrap_or_default();

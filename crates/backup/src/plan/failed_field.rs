@@ -43,7 +43,8 @@ fn field_of_waiting_pod(desired: &Desired, text: &str) -> Option<String> {
         .then(|| "spec.job".to_owned())
 }
 
-/// The field that the failure reason of a Job points to.
+/// The field that the failure reason of a Job points to; `None` if no field does. For a pod that never started,
+/// `field_of_waiting_pod` decides instead.
 fn field_of_reason(desired: &Desired, reason: &str) -> Option<String> {
     let location = &desired.location;
     let is_local = matches!(location, Location::Local { .. });

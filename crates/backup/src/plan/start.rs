@@ -177,9 +177,10 @@ pub fn schedule_backup(observed: &ObservedBackup, plan: &mut Plan) -> Option<Blo
     None
 }
 
-/// A due time for a run that starts now, later than that of the last run, because due times identify runs.
+/// A due time for a run that starts now: this second, or one second after the last due time if that has not passed, because
+/// due times identify runs.
 ///
-/// A last due time far in the future was written by a wrong clock and is ignored.
+/// A last due time a minute or more ahead was written by a wrong clock and is ignored.
 fn unused_due_time(now: Timestamp, last_due: Option<Timestamp>) -> Timestamp {
     let now = second(now);
     let tolerance = SignedDuration::from_mins(1);

@@ -43,7 +43,7 @@ pub async fn cancel_before_template(
     let Some(known) = observation
         .observed
         .known()
-        .filter(|known| must_cancel(plan, known))
+        .filter(|known| must_cancel_hidden_downgrade(plan, known))
     else {
         return Ok(true);
     };
@@ -67,6 +67,8 @@ pub async fn cancel_before_template(
     }
 }
 
-fn must_cancel(plan: &Plan, known: &Known) -> bool {
+/// Whether the plan moves the pod template from 3.5 to a newer minor version. As 3.5 does not tell whether a downgrade is enabled,
+/// it is canceled first in any case.
+fn must_cancel_hidden_downgrade(plan: &Plan, known: &Known) -> bool {
     plan.leaves_minor && may_hide_downgrade(&known.version)
 }

@@ -139,7 +139,7 @@ pub async fn probe_members(
     }
 }
 
-/// Asks downloads how far they are.
+/// Reads the progress of running downloads from their init containers. The answer of another pod is ignored.
 async fn read_download_progress(members: &mut BTreeMap<Ordinal, ObservedMember>, deps: &Deps) {
     let queries = members.iter().filter_map(|(ordinal, member)| {
         let pod = member.pod.as_ref()?;

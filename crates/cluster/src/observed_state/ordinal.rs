@@ -1,47 +1,49 @@
-//! The place of a member in its cluster: the number its pod, its volume and its address end with.
+//! The ordinal of a member: the number in the names of its pod and its PVC, and in its peer URL.
 
 use std::fmt;
 
 use etcd_operator_api::names::{ClusterName, PEER_PORT};
 use etcd_operator_etcd::url::PeerUrl;
 
-/// The highest number of places ever looked at. A cluster has nine at most; more is room for what is being removed.
+/// The number of ordinals that the operator looks at. A cluster has at most nine members; the rest is for members that are being
+/// removed.
 const MAX_ORDINALS: u16 = 32;
 
-/// The place of a member, counted from 0.
+/// The ordinal of a member's pod, PVC and peer URL, from 0 to 31. It does not identify a member: a later member with the same
+/// ordinal has another member ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ordinal(u16);
 
 impl Ordinal {
-    /// The place of this number; none beyond those that are looked at.
+    /// The ordinal with this number; `None` from `MAX_ORDINALS` on.
     pub fn new(number: u16) -> Option<Self> {
         (number < MAX_ORDINALS).then_some(Self(number))
     }
 
-    /// All places.
+    /// All ordinals.
     pub fn all() -> impl Iterator<Item = Self> {
         (0..MAX_ORDINALS).map(Self)
     }
 
-    /// The first places, as many as these.
+    /// The ordinals 0 to `count` - 1, whether members have them or not; at most `MAX_ORDINALS`.
     pub fn first_n(count: u16) -> impl Iterator<Item = Self> {
         (0..count.min(MAX_ORDINALS)).map(Self)
     }
 
-    /// The place that this name of a pod or member ends with, if it is one of this cluster's.
+    /// The ordinal at the end of the name of a pod or member; `None` if the name is not one of this cluster's.
     pub fn from_name(cluster: &ClusterName, name: &str) -> Option<Self> {
         let digits = name.strip_prefix(cluster.as_str())?.strip_prefix('-')?;
         let number: u16 = digits.parse().ok()?;
         Self::new(number).filter(|ordinal| ordinal.0.to_string() == digits)
     }
 
-    /// The place of this claim, if it is one of this cluster's.
+    /// The ordinal at the end of the name of a PVC; `None` if the name is not one of this cluster's.
     pub fn from_claim(cluster: &ClusterName, name: &str) -> Option<Self> {
         Self::from_name(cluster, name.strip_prefix("data-")?)
     }
 
-    /// The place that this address is of, if it is one of this cluster's. Whether members speak TLS there has no say in it:
-    /// the spec may ask for it before they do, and they are the same members.
+    /// The ordinal in a peer URL; `None` if the URL is not one of this cluster's. The scheme does not matter: the spec may ask
+    /// for TLS before members use it.
     pub fn from_peer_url(url: &PeerUrl, cluster: &ClusterName, namespace: &str) -> Option<Self> {
         let (label, below) = url.host().split_once('.')?;
         let ordinal = Self::from_name(cluster, label)?;
@@ -56,7 +58,7 @@ impl Ordinal {
         self.0
     }
 
-    /// How many pods a StatefulSet must keep to have this one.
+    /// How many replicas a StatefulSet needs to have the pod with this ordinal.
     pub fn replicas(self) -> u16 {
         self.0 + 1
     }
@@ -66,22 +68,22 @@ impl Ordinal {
         format!("{cluster}-{self}")
     }
 
-    /// The name of the claim.
+    /// The name of the PVC.
     pub fn claim(self, cluster: &ClusterName) -> String {
         format!("{}{self}", Self::claim_prefix(cluster))
     }
 
-    /// What the names of all claims begin with, before the number.
+    /// The prefix of all PVC names, before the ordinal.
     pub fn claim_prefix(cluster: &ClusterName) -> String {
         format!("data-{cluster}-")
     }
 
-    /// The name under which it is found.
+    /// The DNS name of the pod.
     pub fn host(self, cluster: &ClusterName, namespace: &str) -> String {
         format!("{cluster}-{self}.{cluster}.{namespace}.svc")
     }
 
-    /// Where the other members find it.
+    /// The URL at which other members reach this one.
     pub fn peer_url(self, cluster: &ClusterName, namespace: &str, is_secure: bool) -> PeerUrl {
         let scheme = if is_secure { "https" } else { "http" };
         let text = format!("{scheme}://{}:{PEER_PORT}", self.host(cluster, namespace));
@@ -104,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_stays_at_its_place_whether_it_speaks_tls_or_not_and_under_its_longer_name() {
+    fn a_peer_url_has_the_same_ordinal_with_and_without_tls_and_with_its_cluster_domain() {
         for ordinal in Ordinal::all() {
             for is_secure in [true, false] {
                 let url = ordinal.peer_url(&cluster(), "ns", is_secure);
@@ -131,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_read_from_exactly_the_names_it_makes() {
+    fn an_ordinal_is_read_from_exactly_the_names_it_makes() {
         for ordinal in Ordinal::all() {
             assert_eq!(
                 Ordinal::from_name(&cluster(), &ordinal.name(&cluster())),

@@ -39,7 +39,7 @@ pub struct Rollout {
 /// A member that is being restarted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RestartedMember {
-    /// Its place.
+    /// Its ordinal.
     pub ordinal: Ordinal,
     /// The UID of the pod that goes.
     pub pod: String,
@@ -52,7 +52,7 @@ pub struct RestartedMember {
 pub struct VersionPath {
     /// The version before the change, those on the way, and the one that the spec asks for.
     pub versions: Vec<Version>,
-    /// Which change from one version to the next is due or under way, counted from 1.
+    /// Which change is due or under way, counted from 1: members leave `versions[step - 1]` for `versions[step]`.
     pub step: usize,
 }
 

@@ -172,7 +172,8 @@ fn unbound_claim_hint(view: &ClusterView<'_>, ordinal: Ordinal) -> Option<FieldH
     })
 }
 
-/// The fields that keep a pod off nodes, of those that are set.
+/// The set fields that keep a pod off nodes. If there is none and a taint is an obstacle, the tolerations are named, set or not.
+/// `unbound_claim_hint` names the field of a volume.
 fn scheduling_hints(desired: &Desired, cause: &Unschedulable) -> Vec<FieldHint> {
     let pod = &desired.pod;
     let has = |obstacle| cause.obstacles.contains(&obstacle);

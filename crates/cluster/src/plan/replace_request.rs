@@ -17,7 +17,8 @@ pub fn is_replace_requested(view: &ClusterView<'_>, id: MemberId) -> bool {
     asked == Some(id) && observed.persisted.replaced != Some(id)
 }
 
-/// Notes that it was done, once the member is out.
+/// Records a requested replacement as done once etcd's membership no longer has the member's ID. Otherwise an annotation that
+/// stays would be reported as naming no member.
 pub fn note_completion(view: &ClusterView<'_>, persisted: &mut PersistedState) {
     let operation = persisted.pending.as_ref().map(|pending| &pending.operation);
     if let (

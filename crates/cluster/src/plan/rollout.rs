@@ -50,9 +50,12 @@ use outdated::{is_outdated, outdated_pods};
 use restarting::RECONNECTED_AFTER;
 use state::may_restart_members;
 
-/// Re-creates a stuck pod that was made from another template than the one that the StatefulSet has now, whoever else is
-/// healthy: nobody loses anything, and a change that keeps a member from starting can be corrected. A pod whose own template
-/// has served is left alone while the current one keeps a member from starting.
+/// Re-creates a stuck pod that was made from another template than the StatefulSet's, whether other members are healthy or
+/// not. No data are lost, and a change that keeps a member from starting can be corrected.
+///
+/// A pod whose own template has served is left alone while the current one keeps a member from starting. So is one whose minor
+/// version must not change now. No pod is re-created during a restore, or unless `updates.strategy` is Automatic and the
+/// StatefulSet controller has seen the template.
 pub fn recreate_stuck_pod(view: &ClusterView<'_>, persisted: &PersistedState) -> Option<FlowDecision> {
     let observed = view.observed;
     let set = observed.set.as_ref()?;

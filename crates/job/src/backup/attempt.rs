@@ -77,7 +77,8 @@ impl Attempt<'_> {
         result
     }
 
-    /// How the object is named. A good backup keeps the name of a one-shot backup.
+    /// How the object is named: as the task says, or with revision and time if a good backup of the same `EtcdBackup` has the
+    /// name of a one-shot backup. A new backup never overwrites a good one.
     fn naming(&self) -> Naming {
         match self.existing {
             ExistingObject::OwnBackup => Naming::Periodic,

@@ -131,6 +131,7 @@ fn container(desired: &DesiredJob, inputs: &BuildInputs<'_>, mounts: Vec<VolumeM
     }
 }
 
+/// The resources of every container of a Job's pod; no field of the spec changes them.
 fn resources() -> ResourceRequirements {
     let amounts = |pairs: &[(&str, &str)]| {
         let pairs = pairs.iter();

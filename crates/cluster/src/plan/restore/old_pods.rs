@@ -1,5 +1,5 @@
-//! Pods that were made for another life of the data: they are deleted, and while so many may still run that they could decide
-//! something, nothing else begins.
+//! Stale pods, those of another incarnation. They are deleted, and nothing else begins while so many may still run that they
+//! could have quorum.
 
 use crate::blocker::{Blocker, MemberProblem};
 use crate::observed_state::{Container, ObservedCluster, Ordinal, Pod};
@@ -7,7 +7,7 @@ use crate::persisted_state::{PersistedState, Restore};
 use crate::plan::quorum::majority;
 use crate::plan::step::{GracePeriod, PodRef, Step};
 
-/// Whether the pods' template has this incarnation: a pod that is deleted before would come back as it was.
+/// Whether the pod template of the StatefulSet has this incarnation. A pod that is deleted before would be re-created as it was.
 pub fn is_template_new(observed: &ObservedCluster, incarnation: i64) -> bool {
     observed
         .set
@@ -15,19 +15,20 @@ pub fn is_template_new(observed: &ObservedCluster, incarnation: i64) -> bool {
         .is_some_and(|set| set.incarnation == incarnation)
 }
 
-/// Pods that were made for another life of the data.
+/// Pods of another incarnation, also those that are being deleted or have ended. `delete_stale_pod` deletes them once
+/// `is_template_new` holds.
 pub fn stale_pods(observed: &ObservedCluster, incarnation: i64) -> impl Iterator<Item = (Ordinal, &Pod)> {
     let pods = observed.members.iter();
     let pods = pods.filter_map(|(ordinal, observed_member)| Some((*ordinal, observed_member.pod.as_ref()?)));
     pods.filter(move |(_, pod)| pod.incarnation != incarnation)
 }
 
-/// Deletes one of them.
+/// Deletes one stale pod; none while the pod template has another incarnation.
 pub fn delete_stale_pod(observed: &ObservedCluster, incarnation: i64) -> Option<Step> {
     delete_stale_pod_at(observed, incarnation, |_| true)
 }
 
-/// The same at one of these places.
+/// Deletes one stale pod whose ordinal `may_delete` allows; none while the pod template has another incarnation.
 pub fn delete_stale_pod_at(
     observed: &ObservedCluster,
     incarnation: i64,
@@ -60,8 +61,8 @@ pub fn unconfirmed_stops(observed: &ObservedCluster, incarnation: i64) -> Vec<Bl
         .collect()
 }
 
-/// Whether so few of the old pods may still run that they decide nothing. Who votes among data that were put in place and
-/// never seen to serve is not noted: there are as many as were restored then.
+/// Whether so few stale pods may still run that they cannot have quorum. The voters of restored data that never served are not
+/// recorded: the size of that restore counts instead.
 pub fn cannot_have_quorum(
     unconfirmed_stops: &[Blocker],
     persisted: &PersistedState,

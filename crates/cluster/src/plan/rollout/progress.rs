@@ -8,8 +8,10 @@ use crate::persisted_state::{PersistedState, RestartedMember, Rollout};
 use crate::plan::cluster_view::ClusterView;
 use crate::plan::step::Step;
 
-/// What is remembered of the rollout from now on, before any flow: which change it is, and whether the member that was
-/// restarted last is done.
+/// Updates the remembered rollout before any flow decides.
+///
+/// Unless the cluster is paused, another spec hash begins a new rollout. The member that is being restarted carries over, and
+/// so do the versions that members have left. A restarted member is done once it is a healthy voter, or no member any more.
 pub fn refresh(view: &ClusterView<'_>, persisted: &mut PersistedState) {
     let observed = view.observed;
     let wanted = &observed.wanted.spec_hash;
