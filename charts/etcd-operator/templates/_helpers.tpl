@@ -1,7 +1,7 @@
 {{- /* The older chart's name of its operator was a part of its objects' names as well. */}}
 {{- define "etcd-operator.name" -}}
 {{- $given := default .Values.nameOverride (default dict .Values.etcdOperator).name -}}
-{{ default .Chart.Name $given | trunc 52 | trimSuffix "-" }}
+{{ default (.Chart.Name | kebabcase) $given | trunc 52 | trimSuffix "-" }}
 {{- end -}}
 
 {{- /* The name of everything the release makes; also of its lease, which names the installation. */}}
@@ -69,6 +69,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if has .name (list "OPERATOR_IMAGE" "POD_NAME" "POD_NAMESPACE") -}}
 {{- fail (printf "%s: %s is set by the chart; take it out" $value .name) -}}
 {{- end -}}
+{{- if hasPrefix "ETCD_OPERATOR_" .name -}}
+{{- fail (printf "%s: %s sets a flag of the manager; set the chart's value for it, or the flag in extraArgs" $value .name) -}}
+{{- end -}}
 {{- if ne (default $value (get $names .name)) $value -}}
 {{- fail (printf "env and extraEnv both set %s: set it in one of them" .name) -}}
 {{- end -}}
@@ -89,6 +92,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- with get $values $flag -}}
 {{- fail (printf "extraArgs: %s is set by the chart; use the value %s" $flag .) -}}
+{{- end -}}
+{{- if and (eq $flag "--leader-elect") (ne . "--leader-elect=true") -}}
+{{- fail (printf "extraArgs: with %s two managers would write at once, also while the Deployment is updated; take it out" .) -}}
 {{- end -}}
 {{- end -}}
 {{- with .Values.extraArgs -}}

@@ -46,6 +46,10 @@ const REFUSED: &[(&str, &[&str])] = &[
     ("env[0].nam=x", &["env", "nam"]),
     ("extraEnv[0].name=POD_NAME", &["extraEnv", "POD_NAME"]),
     (
+        "env[0].name=ETCD_OPERATOR_LEADER_ELECT",
+        &["env", "ETCD_OPERATOR_LEADER_ELECT", "extraArgs"],
+    ),
+    (
         "env[0].name=SPOT,extraEnv[0].name=SPOT",
         &["env and extraEnv", "SPOT"],
     ),
@@ -80,6 +84,14 @@ const REFUSED: &[(&str, &[&str])] = &[
     ),
     ("extraArgs={--pod-name=x}", &["extraArgs", "--pod-name"]),
     ("extraArgs={leader-elect}", &["extraArgs"]),
+    (
+        "extraArgs={--leader-elect=false}",
+        &["extraArgs", "--leader-elect=false", "two managers"],
+    ),
+    (
+        "podDisruptionBudget.maxUnavailable=0%",
+        &["podDisruptionBudget", "maxUnavailable"],
+    ),
     ("extraVolumeMounts[0].name=x", &["extraVolumeMounts", "mountPath"]),
     ("namespaceOverride=Bad", &["namespaceOverride"]),
     ("revisionHistoryLimit=-1", &["revisionHistoryLimit"]),
