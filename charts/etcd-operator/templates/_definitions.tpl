@@ -1,6 +1,6 @@
 {{- /*
 What is to be done about one CustomResourceDefinition: `install`, or why it is left as it is. It is looked at first:
-another release may keep it, somebody may have applied it by hand, and a later version may have written it.
+another release may keep it, a user may have applied it, and a later version may have written it.
 */}}
 {{- define "etcd-operator.definition" -}}
 {{- $root := .root -}}
@@ -32,7 +32,7 @@ another release may keep it, somebody may have applied it by hand, and a later v
 {{- else if and $written (gt ((semver $written).Compare (semver $root.Chart.Version)) 0) -}}
 {{- $what = printf "version %s of the chart wrote it" $written -}}
 {{- end -}}
-{{- /* What helm once wrote and finds no more among what is to be, it deletes, and with a definition every cluster. */ -}}
+{{- /* Helm deletes what it once wrote and no longer renders; with a definition it would delete every cluster. */ -}}
 {{- if and $there $root.Release.IsUpgrade (ne $what "install") (not $is_kept) -}}
 {{- fail (printf "the CustomResourceDefinition %s has lost the annotation that keeps it: Helm could delete it now, with every object of its kind. First run: kubectl annotate crd %s helm.sh/resource-policy=keep" .name .name) -}}
 {{- end -}}

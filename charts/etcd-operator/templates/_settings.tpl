@@ -1,6 +1,6 @@
 {{- /*
 The values that the chart of the older operator had as well, under its names or ours, as one YAML object with our names.
-Its names win where they are given: nobody writes them but who comes from there. What is empty is not given: that chart's
+Its names win where they are given: only users of that chart set them. What is empty is not given: that chart's
 own values are empty in places where ours are not, and for good reason. Nor are numbers of a probe that is not enabled: they
 counted for nothing there.
 */}}
@@ -17,7 +17,7 @@ counted for nothing there.
 {{- end -}}
 {{- if not (kindIs "invalid" .Values.replicaCount) -}}
 {{- /* A template cannot tell the default of replicas, 1, from a 1 that is given. */ -}}
-{{- $others := dict "replicas" (eq (int .Values.replicas) 1 | ternary .Values.replicaCount .Values.replicas) "etcdOperator.replicaCount" (default .Values.replicaCount $old.replicaCount) -}}
+{{- $others := dict "replicas" (eq (int .Values.replicas) 1 | ternary .Values.replicaCount .Values.replicas) "etcdOperator.replicaCount" (hasKey $old "replicaCount" | ternary $old.replicaCount .Values.replicaCount) -}}
 {{- range $name, $count := $others -}}
 {{- if ne (int $count) (int $.Values.replicaCount) -}}
 {{- fail (printf "%s is %d and replicaCount %d: set one of them" $name (int $count) (int $.Values.replicaCount)) -}}
@@ -68,8 +68,8 @@ counted for nothing there.
 {{- end -}}
 
 {{- /*
-The version of the example's etcd. The older chart had a tag beside it that it never looked at; whoever gives the tag alone
-means it, and who gives both and lets them differ must not get the one that did not count.
+The version of the example's etcd. The older chart had a tag beside it that it did not use. A tag without a version counts as
+the version; a tag that differs from the version is refused.
 */}}
 {{- define "etcd-operator.etcdVersion" -}}
 {{- $version := toString .Values.etcdCluster.version | trimPrefix "v" -}}
