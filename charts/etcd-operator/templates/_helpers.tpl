@@ -1,7 +1,7 @@
 {{- /* The older chart's name of its operator was a part of its objects' names as well. */}}
 {{- define "etcd-operator.name" -}}
 {{- $given := default .Values.nameOverride (default dict .Values.etcdOperator).name -}}
-{{ default (.Chart.Name | kebabcase) $given | trunc 52 | trimSuffix "-" }}
+{{ default (.Chart.Name | lower | replace "_" "-") $given | trunc 52 | trimSuffix "-" }}
 {{- end -}}
 
 {{- /* The name of everything the release makes; also of its lease, which names the installation. */}}
