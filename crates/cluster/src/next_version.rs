@@ -78,20 +78,13 @@ pub fn next_version(
     let allow_downgrade = observed.desired.updates.allow_downgrade;
     let path = match policy::path(&running, &target, intermediate, allow_downgrade) {
         Ok(path) => path,
-        Err(refusal) => {
+        Err(mut refusal) => {
             // Nobody runs the lower minor version of the template, and nobody is to by now.
             let own = running.iter().min();
             let own = own.filter(|_| !is_one_image && plan::is_template_below(&view));
-            let refusal = match refusal {
-                UpgradeRefusal::Downgrade { running, target, .. } if is_ephemeral => {
-                    UpgradeRefusal::Downgrade {
-                        running,
-                        target,
-                        why: DowngradeRefusal::DataLivesWithPods,
-                    }
-                }
-                refusal => refusal,
-            };
+            if is_ephemeral && let UpgradeRefusal::Downgrade { why, .. } = &mut refusal {
+                *why = DowngradeRefusal::DataLivesWithPods;
+            }
             let blocker = Blocker::VersionNotReachable(refusal);
             return match own {
                 Some(own) => stays_with(own, vec![target], Some(blocker)),
@@ -149,12 +142,10 @@ pub fn next_version(
     if let Some(own) = own.filter(|_| is_next && !is_one_image) {
         return stays_with(own, later(), None);
     }
-    if (is_next || goes_down) && !is_one_image && plan::stuck_pods(&view).next().is_some() {
-        return stays(later(), None);
-    }
+    let is_stuck = || plan::stuck_pods(&view).next().is_some();
     // A member that restarts with the template's version has not told yet that it runs it.
-    let is_restarting = plan::versions_before_restart(&view).next().is_some();
-    if (is_next || goes_down) && !is_one_image && is_restarting {
+    let is_restarting = || plan::versions_before_restart(&view).next().is_some();
+    if (is_next || goes_down) && !is_one_image && (is_stuck() || is_restarting()) {
         return stays(later(), None);
     }
     NextVersion::from(path)

@@ -256,7 +256,7 @@ pub fn target_version<'a>(view: &ClusterView<'a>, plan: &Plan) -> Option<&'a Ver
     is_changing.then_some(target)
 }
 
-/// That version, for the status. What was said stays while nobody answers.
+/// That version, for the status, which keeps its text while no member answers.
 pub fn target_text(view: &ClusterView<'_>, plan: &Plan, before: String) -> String {
     match target_version(view, plan) {
         Some(_) if view.oldest_running_version().is_none() => before,
@@ -264,7 +264,7 @@ pub fn target_text(view: &ClusterView<'_>, plan: &Plan, before: String) -> Strin
     }
 }
 
-/// The version that runs, and the one on the way to which it is. What was said stays while nobody answers.
+/// The version that runs, and the one on the way to which it is. The status keeps its text while no member answers.
 pub fn version_text(view: &ClusterView<'_>, plan: &Plan, before: Option<String>) -> Option<String> {
     let Some(oldest) = view.oldest_running_version() else {
         return before;

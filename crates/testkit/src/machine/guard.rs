@@ -78,11 +78,6 @@ pub(crate) enum Attempt {
     Waits(Box<DiskView>),
 }
 
-/// What is on a disk from which nothing is to start.
-pub(crate) fn look(machine: &Machine, place: &Place, is_weak: bool) -> DiskView {
-    view(machine.etcds(), place.disk, is_weak)
-}
-
 /// Starts a disk that is whole, counting the start.
 pub(crate) fn attempt(machine: &Machine, place: &Place, is_weak: bool) -> Attempt {
     let etcds = machine.etcds();

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::Machine;
 use super::api::{name, namespace, text};
-use super::content::tidy_kept;
+use super::content::{tidy_kept, view};
 use super::guard::{self, Attempt, Place, Waiting};
 use super::kubelet::ended;
 use super::state::{Container, Pod, State};
@@ -148,7 +148,7 @@ pub(crate) fn start(machine: &Machine, uid: &str, pod: &mut Pod, state: &mut Sta
     };
     let refused = told.refused_image();
     let disk = if refused.is_some() {
-        guard::look(machine, &place, state.is_weak)
+        view(machine.etcds(), place.disk, state.is_weak)
     } else {
         match guard::attempt(machine, &place, state.is_weak) {
             Attempt::Starts => return launch(machine, pod, None, now),

@@ -15,7 +15,9 @@ use jiff::SignedDuration;
 use super::downgrade_status::{answering, enabled, is_enabled, is_enabled_for};
 use super::outdated::is_outdated;
 use super::pending_cause::PendingCause;
-use super::versions::{STORAGE_VERSION_SINCE, is_template_behind, is_template_below};
+use super::versions::{
+    STORAGE_VERSION_SINCE, is_template_behind, is_template_below, template_version, told_version,
+};
 use super::{health, minor};
 use crate::observed_state::{ObservedMember, Ordinal};
 use crate::pending_operation::Operation;
@@ -118,7 +120,7 @@ fn first_not_lowered(view: &ClusterView<'_>) -> Option<(Ordinal, NotLowered)> {
 /// lowered before the template changed: they stay so with the cluster version.
 pub fn restart_wait(view: &ClusterView<'_>, ordinal: Ordinal) -> Option<NotLowered> {
     let observed = view.observed;
-    let target = Minor::of(observed.set.as_ref()?.version.as_ref()?)?;
+    let target = Minor::of(template_version(view)?)?;
     if let Some(status) = observed.member(ordinal).status() {
         return not_lowered(status, observed.cluster_version.as_ref(), target);
     }
@@ -128,11 +130,8 @@ pub fn restart_wait(view: &ClusterView<'_>, ordinal: Ordinal) -> Option<NotLower
 /// The minor version of the pod template, if that is lower than the one that the member at an ordinal ran last, and the version
 /// of its files counts.
 pub fn lowered_to(view: &ClusterView<'_>, ordinal: Ordinal) -> Option<Minor> {
-    let observed = view.observed;
-    let template = Minor::of(observed.set.as_ref()?.version.as_ref()?)?;
-    let status = observed.member(ordinal).status().map(|status| &status.version);
-    let ran = status.or_else(|| observed.recorded_versions.get(&ordinal));
-    let ran = Minor::of(ran?)?;
+    let template = Minor::of(template_version(view)?)?;
+    let ran = Minor::of(told_version(view, ordinal)?)?;
     (ran > template && ran >= STORAGE_VERSION_SINCE).then_some(template)
 }
 
@@ -152,9 +151,8 @@ pub fn is_backup_due(view: &ClusterView<'_>, persisted: &PersistedState) -> bool
 
 /// Whether every member that answers may start with the changed pod template, if that is of a lower minor version.
 pub fn are_others_lowered(view: &ClusterView<'_>) -> bool {
-    let observed = view.observed;
-    let template = observed.set.as_ref().and_then(|set| set.version.as_ref());
-    let is_lower = template.is_some_and(|template| Minor::of(&observed.wanted.version) < Minor::of(template));
+    let wanted = Minor::of(&view.observed.wanted.version);
+    let is_lower = template_version(view).is_some_and(|template| wanted < Minor::of(template));
     !is_lower || first_not_lowered(view).is_none()
 }
 

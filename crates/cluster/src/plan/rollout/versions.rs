@@ -29,29 +29,30 @@ pub fn member_versions(view: &ClusterView<'_>) -> BTreeMap<Ordinal, Option<Versi
     ordinals.map(|ordinal| (*ordinal, version(*ordinal))).collect()
 }
 
-/// The version that each member told last. One that restarts with another version has that once it answers.
-pub fn told_versions<'a>(view: &ClusterView<'a>) -> impl Iterator<Item = &'a Version> + Clone {
+/// The version that the member at an ordinal told last. One that restarts with another version has that once it answers.
+pub fn told_version<'a>(view: &ClusterView<'a>, ordinal: Ordinal) -> Option<&'a Version> {
     let observed = view.observed;
-    observed.persisted.members.keys().filter_map(|ordinal| {
-        let status = observed.member(*ordinal).status().map(|status| &status.version);
-        status.or_else(|| observed.recorded_versions.get(ordinal))
-    })
+    let status = observed.member(ordinal).status().map(|status| &status.version);
+    status.or_else(|| observed.recorded_versions.get(&ordinal))
+}
+
+/// The versions that the members told last.
+pub fn told_versions<'a>(view: &ClusterView<'a>) -> impl Iterator<Item = &'a Version> + Clone {
+    let ordinals = view.observed.persisted.members.keys();
+    ordinals.filter_map(|ordinal| told_version(view, *ordinal))
 }
 
 /// What members that do not answer told last, of those that count with the version of the pod template: each restarts with another
 /// version than it told.
 pub fn versions_before_restart<'a>(view: &ClusterView<'a>) -> impl Iterator<Item = &'a Version> {
     let observed = view.observed;
-    let silent = observed
-        .recorded_versions
-        .iter()
-        .filter(|(ordinal, _)| observed.persisted.members.contains_key(ordinal))
-        .filter(|(ordinal, _)| observed.member(**ordinal).status().is_none());
-    let restarts = silent.filter(|(ordinal, _)| may_run_template(view, **ordinal));
+    let restarts =
+        observed.persisted.members.keys().filter(|ordinal| {
+            observed.member(**ordinal).status().is_none() && may_run_template(view, **ordinal)
+        });
     let template = template_version(view);
-    restarts
-        .map(|(_, version)| version)
-        .filter(move |version| template.is_some_and(|template| template != *version))
+    let told = restarts.filter_map(|ordinal| told_version(view, *ordinal));
+    told.filter(move |version| template.is_some_and(|template| template != *version))
 }
 
 /// Whether a member restarts with another minor version and has not told yet that it runs it.
@@ -160,10 +161,8 @@ pub fn is_returning(view: &ClusterView<'_>) -> bool {
 
 /// Whether the pod template is to change to a lower minor version than every member runs.
 pub fn is_previous_minor(view: &ClusterView<'_>) -> bool {
-    let observed = view.observed;
-    let template = observed.set.as_ref().and_then(|set| set.version.as_ref());
-    let wanted = Minor::of(&observed.wanted.version);
-    let is_lower = template.is_some_and(|template| wanted < Minor::of(template));
+    let wanted = Minor::of(&view.observed.wanted.version);
+    let is_lower = template_version(view).is_some_and(|template| wanted < Minor::of(template));
     is_lower && lowest_member(view).is_some_and(|lowest| wanted < Some(lowest))
 }
 
@@ -177,8 +176,7 @@ fn lowest_member(view: &ClusterView<'_>) -> Option<Minor> {
 /// Whether the pod template is of a lower minor version than every member runs, so that its pods start only while a downgrade
 /// is enabled.
 pub fn is_template_below(view: &ClusterView<'_>) -> bool {
-    let set = view.observed.set.as_ref();
-    let template = set.and_then(|set| set.version.as_ref()).and_then(Minor::of);
+    let template = template_version(view).and_then(Minor::of);
     let lowest = lowest_member(view);
     template.is_some() && lowest.is_some() && template < lowest
 }

@@ -143,14 +143,19 @@ pub fn goes(scene: &mut Scene, number: u16) {
     look(scene);
 }
 
-/// All members are restarted with the template.
-pub fn rolls_out(scene: &mut Scene) {
+/// All members but one run the template, and that one goes.
+pub fn last_goes(scene: &mut Scene) {
     for number in [1, 2] {
         goes(scene, number);
         restarted(scene, number, 60);
     }
     scene.known().leader = Some(id(2));
     goes(scene, 0);
+}
+
+/// All members are restarted with the template.
+pub fn rolls_out(scene: &mut Scene) {
+    last_goes(scene);
     restarted(scene, 0, 60);
     scene.known().leader = Some(id(0));
 }
@@ -400,12 +405,7 @@ fn while_the_last_one_starts_with_the_higher_version_nobody_returns_to_the_lower
     let mut scene = asked("3.5.35", "3.6.16");
     settles(&mut scene, "3.5.35");
     template_changes(&mut scene);
-    for number in [1, 2] {
-        goes(&mut scene, number);
-        restarted(&mut scene, number, 60);
-    }
-    scene.known().leader = Some(id(2));
-    goes(&mut scene, 0);
+    last_goes(&mut scene);
     starts(&mut scene, 0, "3.5.35");
     asks_for_version(&mut scene, "3.5.35");
     assert_eq!(scene.observed.wanted.version, version("3.6.16"));
@@ -433,12 +433,7 @@ fn the_next_version_waits_until_each_member_has_told_that_it_runs_the_one_before
     let mut scene = asked("3.5.35", "3.7.3");
     settles(&mut scene, "3.5.35");
     template_changes(&mut scene);
-    for number in [1, 2] {
-        goes(&mut scene, number);
-        restarted(&mut scene, number, 60);
-    }
-    scene.known().leader = Some(id(2));
-    goes(&mut scene, 0);
+    last_goes(&mut scene);
     let mut starting = scene.clone();
     starts(&mut starting, 0, "3.5.35");
     for scene in [&scene, &starting] {

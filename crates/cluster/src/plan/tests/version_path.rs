@@ -5,7 +5,8 @@ use etcd_operator_api::condition::ConditionType;
 use super::downgrade::asked_with_consent;
 use super::explanations::{condition_of, status_of};
 use super::minor_upgrade::{
-    asked, asks_for_version, goes, look, restarted, rolls_out, settles, starts, template_changes, version,
+    asked, asks_for_version, goes, last_goes, look, restarted, rolls_out, settles, starts, template_changes,
+    version,
 };
 use super::plan;
 use super::scene::{Scene, id, ordinal};
@@ -79,12 +80,7 @@ fn the_versions_are_told_until_the_last_member_serves() {
 fn a_patch_before_the_next_minor_version_is_told_until_the_last_member_serves() {
     let mut scene = asked("3.5.21", "3.6.16");
     template_changes(&mut scene);
-    for number in [1, 2] {
-        goes(&mut scene, number);
-        restarted(&mut scene, number, 60);
-    }
-    scene.known().leader = Some(id(2));
-    goes(&mut scene, 0);
+    last_goes(&mut scene);
     starts(&mut scene, 0, "3.5.21");
     assert_eq!(scene.observed.wanted.version, version("3.5.35"));
     let next = plan(&scene.observed);

@@ -170,7 +170,7 @@ fn an_image_of_another_version_than_its_tag_runs_on_no_member_and_its_correction
                 blockers(sim).contains(&json!("ImageVersionDiffers"))
             })
             .await;
-            // Nobody takes its tag's word for it in place of the member that refuses it.
+            // In all this time no member runs that image or is replaced because of it.
             tokio::time::sleep(30 * MINUTE).await;
             let members = status(&sim)["memberStatus"].clone();
             let mut members = members.as_array().into_iter().flatten();
