@@ -175,11 +175,11 @@ impl Ledger {
 
     /// Whether a pod was made for a life of the data that ends by a restore which is written down. What lives with it
     /// may go only once there is no way back.
-    pub(super) fn gives_way(&self, request: &Request, takes_disk: bool) -> Option<GivingWay> {
+    pub(super) fn gives_way(&self, namespace: &str, pod: &str, takes_disk: bool) -> Option<GivingWay> {
         let fake = self.0.machine.fake();
-        let pod = fake.stored_one("v1", "Pod", &request.namespace, &request.name)?;
+        let pod = fake.stored_one("v1", "Pod", namespace, pod)?;
         let name = pod["metadata"]["labels"][LABEL_CLUSTER].as_str()?;
-        let stored = fake.stored_one(API, KIND, &request.namespace, name)?;
+        let stored = fake.stored_one(API, KIND, namespace, name)?;
         let restore = &stored["status"]["restore"];
         self.note_restore(restore);
         let is_going =

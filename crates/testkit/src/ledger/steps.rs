@@ -7,6 +7,7 @@ use etcd_operator_api::names::ANNOTATION_DISCARD;
 use etcd_operator_etcd::id::{ClusterId, MemberId};
 use serde_json::Value;
 
+use super::restores::GivingWay;
 use super::{BLINDNESS, Disrupted, ENDING, Ledger, Promise};
 use crate::etcd::{DiskId, Step, StepKind, Truth, Voter};
 use crate::fake::Verb;
@@ -201,7 +202,7 @@ impl Ledger {
             return;
         }
         let own_disk = self.own_disk(&request.namespace, &request.name);
-        let way = self.gives_way(request, own_disk);
+        let way = self.gives_way(&request.namespace, &request.name, own_disk);
         self.0.etcds.clone().truth(|truth| {
             for (cluster, id) in self.members_of(truth, request, &request.name) {
                 let voters = truth.voters(cluster);
@@ -209,10 +210,7 @@ impl Ledger {
                 let Some(leaving) = voters.iter().find(|voter| voter.member.id == id) else {
                     continue;
                 };
-                let gives_way = way.as_ref().is_some_and(|way| {
-                    way.is_of_before || !truth.has_decided(cluster) || self.is_past(cluster)
-                });
-                if leaving.ill_for.is_some() || gives_way {
+                if leaving.ill_for.is_some() || self.may_give_way(truth, (cluster, &voters), way.as_ref()) {
                     continue;
                 }
                 let left = self.well(cluster, &voters) - usize::from(self.is_well(cluster, leaving));
@@ -233,6 +231,21 @@ impl Ledger {
                 self.disrupt(truth, cluster, leaving, how);
             }
         });
+    }
+
+    /// Whether what a pod holds of this cluster is what the restore is there to replace: also where the cluster was never
+    /// recorded, once it has lost its quorum by itself.
+    fn may_give_way(
+        &self,
+        truth: &Truth<'_>,
+        (cluster, voters): (ClusterId, &[Voter<'_>]),
+        way: Option<&GivingWay>,
+    ) -> bool {
+        let runs = |voter: &&Voter<'_>| voter.ill_for.is_none_or(|time| time < BLINDNESS);
+        let is_without_quorum = || !decides(voters.iter().filter(runs).count(), voters.len());
+        way.is_some_and(|way| {
+            way.is_of_before || !truth.has_decided(cluster) || self.is_past(cluster) || is_without_quorum()
+        })
     }
 
     /// Whether a pod's disk ends with the pod.
@@ -341,9 +354,11 @@ impl Ledger {
             for ordinal in replicas..before {
                 let pod = format!("{}-{ordinal}", request.name);
                 let own_disk = self.own_disk(&request.namespace, &pod);
+                let way = self.gives_way(&request.namespace, &pod, own_disk);
                 for (cluster, id) in of(ordinal) {
                     let is_past = (is_begun_anew && !truth.has_decided(cluster)) || self.is_past(cluster);
-                    let is_stopped = self.is_stopped_by_restore(request, cluster, own_disk);
+                    let is_stopped = self.is_stopped_by_restore(request, cluster, own_disk)
+                        || self.may_give_way(truth, (cluster, &truth.voters(cluster)), way.as_ref());
                     if is_past || is_stopped || !truth.is_voter(cluster, id) {
                         continue;
                     }
