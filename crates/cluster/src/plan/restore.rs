@@ -156,6 +156,7 @@ fn begin(view: &ClusterView<'_>, persisted: &mut PersistedState) -> Option<FlowD
     if persisted.has_restored(&request.uid) {
         return None;
     }
+    record_unnoted_formation(view, persisted);
     let recorded = persisted
         .members
         .values()
@@ -278,4 +279,20 @@ fn is_disposable(view: &ClusterView<'_>, persisted: &PersistedState, ordinal: Or
         let member = members.find(|member| view.ordinal(member) == Some(ordinal));
         member.is_none_or(|member| safety::removal_blockers(view, known, member.id).is_empty())
     })
+}
+
+/// Records a cluster that formed while the operator could not write it down: it is what a roll-back brings back, and without a
+/// record it would begin anew and lose what clients have written.
+fn record_unnoted_formation(view: &ClusterView<'_>, persisted: &mut PersistedState) {
+    let Some(known) = view.known().filter(|_| !persisted.has_formed()) else {
+        return;
+    };
+    if known
+        .members
+        .values()
+        .all(|member| view.ordinal(member).is_some())
+    {
+        persisted.cluster = Some(known.cluster);
+        persisted.members = view.record_all_members(known);
+    }
 }

@@ -586,6 +586,24 @@ fn a_cluster_that_never_worked_is_restored_and_begins_anew_if_that_is_given_up()
 }
 
 #[test]
+fn a_cluster_that_formed_unnoted_comes_back_if_its_restore_is_given_up() {
+    let mut scene = asked(3);
+    let formed = scene.observed.persisted.cluster.take();
+    scene.observed.persisted.members.clear();
+    assert_eq!(follow(&mut scene), "Restoring - -");
+    let restore = scene.observed.persisted.restore.clone().expect("a restore");
+    assert_eq!(
+        (restore.previous_cluster, restore.previous_incarnation),
+        (formed, 1)
+    );
+    assert_eq!(scene.observed.persisted.members.len(), 3);
+    withdraw(&mut scene);
+    follow(&mut scene);
+    assert_eq!(phase(&scene), Phase::RollingBack);
+    assert_eq!(scene.observed.persisted.cluster, formed);
+}
+
+#[test]
 fn what_cannot_be_understood_stops_a_restore_where_it_is() {
     let mut scene = stopped(3);
     scene.observed.restore = Err("restore intent has version 9".to_owned());
