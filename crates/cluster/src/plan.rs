@@ -10,6 +10,7 @@ mod await_restore;
 mod bootstrap;
 mod bootstrap_retry;
 mod cluster_view;
+mod corrected_restore;
 mod corrupt;
 mod decision;
 mod diagnose;

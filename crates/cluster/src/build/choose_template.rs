@@ -35,7 +35,7 @@ pub(super) fn choose_template(
         return (wanted, None);
     };
     let is_changed = annotation(&wanted, ANNOTATION_SPEC_HASH) != stored.spec_hash();
-    let pending = match (is_changed, inputs.may_update_template && !inputs.is_restoring) {
+    let pending = match (is_changed, inputs.may_update_template) {
         (true, true) => return (wanted, None),
         (true, false) => PendingChange::Spec(changed_settings(stored.template(), &wanted)),
         (false, _)

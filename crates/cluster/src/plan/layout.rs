@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use super::bootstrap_retry;
 use super::cluster_view::ClusterView;
 use super::restore_request::{
     awaits_restore, is_uncommitted_ephemeral, matching_request, returns_to_waiting,
 };
 use super::rollout::{downgrade, gate, state};
+use super::{bootstrap_retry, corrected_restore};
 use crate::build::FetchContainer;
 use crate::observed_state::{ObservedCluster, Ordinal};
 use crate::pending_operation::Operation;
@@ -80,14 +80,15 @@ impl ObjectLayout {
             is_restoring: false,
         };
         if let Some(restore) = persisted.restore.as_ref().filter(|restore| restore.is_active()) {
-            adjust_to_restore(&mut layout, view.observed, restore);
+            adjust_to_restore(&mut layout, view, restore);
         }
         layout
     }
 }
 
 /// The shape of the objects while a restore stands.
-fn adjust_to_restore(layout: &mut ObjectLayout, observed: &ObservedCluster, restore: &Restore) {
+fn adjust_to_restore(layout: &mut ObjectLayout, view: &ClusterView<'_>, restore: &Restore) {
+    let observed = view.observed;
     let size = u16::from(restore.size);
     let highest = layout
         .voter_ordinals
@@ -108,20 +109,28 @@ fn adjust_to_restore(layout: &mut ObjectLayout, observed: &ObservedCluster, rest
         _ => size.max(highest),
     };
     layout.is_restoring = true;
-    // What nobody ever served with may be what the restore is asked for.
-    let spec_hash = observed.set.as_ref().and_then(|set| set.spec_hash.as_deref());
-    let is_unserved = spec_hash.is_some_and(|spec_hash| !observed.persisted.has_served_spec(spec_hash));
-    layout.template = if is_unserved {
-        TemplateChange::ReturnToServed
-    } else {
-        TemplateChange::Keep
-    };
+    layout.template = template_change(view, restore);
     layout.accepts_clients = layout.accepts_clients && !restore.blocks_clients();
     layout.fetch_container = match matching_request(observed, restore).filter(|_| restore.is_fetching()) {
         Some(request) => FetchContainer::Required(Box::new(request.clone())),
         None if restore.is_fetching() => FetchContainer::Unchanged,
         None => FetchContainer::Absent,
     };
+}
+
+/// Which pod template a restore, or its roll-back, is carried out on: it begins with the last one with which a voter served, as one
+/// that nobody served with may be what the restore is asked for. From there on it changes only if its pods cannot start.
+fn template_change(view: &ClusterView<'_>, restore: &Restore) -> TemplateChange {
+    let observed = view.observed;
+    let spec_hash = observed.set.as_ref().and_then(|set| set.spec_hash.as_deref());
+    let is_unserved = spec_hash.is_some_and(|spec_hash| !observed.persisted.has_served_spec(spec_hash));
+    if corrected_restore::may_update_template(view, restore) {
+        TemplateChange::Update
+    } else if is_unserved && matches!(restore.phase, Phase::Stopping | Phase::RollingBack) {
+        TemplateChange::ReturnToServed
+    } else {
+        TemplateChange::Keep
+    }
 }
 
 /// How many pods it takes for each member that has a volume to have one.

@@ -6,6 +6,7 @@ mod backup_first;
 mod bootstrap;
 mod bootstrap_retry;
 mod certificates;
+mod corrected_restore;
 mod corrupt;
 mod diagnose;
 mod doubt;

@@ -105,8 +105,7 @@ pub fn build_inputs(
             observed.desired.size.get().into(),
             layout.is_rolling_out,
         ),
-        // While a restore stands the template changes by what the restore needs, and by nothing else.
-        may_update_template: layout.template == TemplateChange::Update && !layout.is_restoring,
+        may_update_template: layout.may_update_template(),
         snapshot_count: observed.wanted.snapshot_count,
         restart: observation.restart.clone(),
         stored,

@@ -15,6 +15,7 @@ use crate::observed_state::{ObservedCluster, Ordinal, Pod};
 use crate::pending_operation::Operation;
 use crate::persisted_state::{PersistedState, Phase, Restore};
 use crate::plan::cluster_view::ClusterView;
+use crate::plan::corrected_restore;
 use crate::plan::decision::{FlowDecision, Reason};
 use crate::plan::grants::{self, PermitTerms};
 use crate::plan::quorum::majority;
@@ -140,7 +141,8 @@ pub fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState, mut restor
         pod,
         grace_period: GracePeriod::PodDefault,
     };
-    match delete_stale_pod(observed, persisted.incarnation).or(unfit.map(delete)) {
+    let useless = unfit.or_else(|| corrected_restore::outdated_pod(view, &restore));
+    match delete_stale_pod(observed, persisted.incarnation).or(useless.map(delete)) {
         Some(step) => decision.with_step(step),
         None if permits.is_empty() => decision,
         None => decision.with_step(Step::Permit(permits)),
@@ -188,7 +190,7 @@ fn recovery_hint(observed: &ObservedCluster, restore: &Restore) -> String {
 fn stuck_pods_hint(restore: &Restore) -> String {
     let name = &restore.name;
     format!(
-        " Pods stay as they were made while it stands: if they cannot start, correct the spec, delete the EtcdRestore {name} and create another one."
+        " If its pods cannot start, correct the spec: they are created anew from it. Another minor version of etcd takes effect only after the EtcdRestore {name} is deleted."
     )
 }
 

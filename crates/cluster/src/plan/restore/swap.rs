@@ -12,11 +12,12 @@ use crate::observed_state::Ordinal;
 use crate::pending_operation::{Grant, Operation};
 use crate::persisted_state::{PersistedState, Phase, Restore};
 use crate::plan::cluster_view::ClusterView;
+use crate::plan::corrected_restore;
 use crate::plan::decision::{FlowDecision, Reason};
 use crate::plan::grants::{self, PermitTerms};
 use crate::plan::quorum::majority;
 use crate::plan::restore_request::{matching_request, restore_terms};
-use crate::plan::step::Step;
+use crate::plan::step::{GracePeriod, Step};
 
 /// Permits the members to start on the restored data, until a voter can say who the members are.
 pub fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState, mut restore: Restore) -> FlowDecision {
@@ -49,7 +50,11 @@ pub fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState, mut restor
     let (permits, targets, waits) = permits(view, persisted, &restore);
     let decision =
         FlowDecision::with_operation(Operation::Swap(targets), Reason::Restoring, text).with_blockers(waits);
-    match delete_stale_pod(observed, persisted.incarnation) {
+    let outdated = corrected_restore::outdated_pod(view, &restore).map(|pod| Step::DeletePod {
+        pod,
+        grace_period: GracePeriod::PodDefault,
+    });
+    match delete_stale_pod(observed, persisted.incarnation).or(outdated) {
         Some(step) => decision.with_step(step),
         None => match permits {
             Some(step) => decision.with_step(step),
