@@ -34,8 +34,8 @@ come by the same name, as a-b and c would with a and b-c.
 {{- end -}}
 
 {{- define "etcd-operator.selector" -}}
-app.kubernetes.io/name: {{ include "etcd-operator.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "etcd-operator.name" . | toYaml }}
+app.kubernetes.io/instance: {{ .Release.Name | toYaml }}
 {{- end -}}
 
 {{- define "etcd-operator.labels" -}}
@@ -58,6 +58,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- $_ := set $labels $name $value -}}
 {{- end -}}
 {{ toYaml $labels }}
+{{- end -}}
+
+{{- /* The labels of the operator's pods: podLabels before the others. */}}
+{{- define "etcd-operator.podLabels" -}}
+{{ toYaml (merge (dict) (default dict .Values.podLabels) (include "etcd-operator.labels" . | fromYaml)) }}
 {{- end -}}
 
 {{- /* env and extraEnv as one list, below `env`. */}}
@@ -127,8 +132,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- define "etcd-operator.subjects" -}}
 subjects:
 - kind: ServiceAccount
-  name: {{ include "etcd-operator.serviceAccount" . }}
-  namespace: {{ include "etcd-operator.namespace" . }}
+  name: {{ include "etcd-operator.serviceAccount" . | toYaml }}
+  namespace: {{ include "etcd-operator.namespace" . | toYaml }}
 {{- end -}}
 
 {{- /* "true" if nodes are watched, else nothing. */}}

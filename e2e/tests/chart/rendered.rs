@@ -5,6 +5,7 @@ use std::fs;
 
 use anyhow::{Context, Result};
 use etcd_operator_e2e::components::Component;
+use serde_json::Value;
 
 use crate::helm::{HELMS, NAMESPACE, RELEASE, chart, helm, objects, repository, required_values, template};
 
@@ -162,6 +163,36 @@ async fn every_file_of_values_is_in_the_matrix() -> Result<()> {
             .collect();
         there.sort();
         assert_eq!(there, listed, "{folder}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn names_that_read_as_numbers_stay_names_and_a_label_is_rendered_once() -> Result<()> {
+    const NAMES: [&str; 5] = [
+        "--set-string",
+        "fullnameOverride=true,namespaceOverride=456,serviceAccount.name=7",
+        "--set",
+        "labels.team=all,podLabels.team=etcd",
+        "--set=networkPolicy.create=true",
+    ];
+    let is_text = |object: &Value, field: &str| object[field].is_null() || object[field].is_string();
+    for component in HELMS {
+        let said = template(component, &NAMES).await?;
+        let text = said.map_err(|complaint| anyhow::anyhow!("{component:?}: {complaint}"))?;
+        // A key that is there twice is an error of the parser.
+        let objects = objects(&text);
+        for object in &objects {
+            let metadata = &object["metadata"];
+            assert!(
+                is_text(metadata, "name") && is_text(metadata, "namespace"),
+                "{component:?}: {metadata}"
+            );
+        }
+        let deployment = objects.iter().find(|object| object["kind"] == "Deployment");
+        let pod = &deployment.context("there is a Deployment")?["spec"]["template"];
+        assert_eq!(pod["metadata"]["labels"]["team"], "etcd", "{component:?}");
+        assert_eq!(pod["spec"]["serviceAccountName"], "7", "{component:?}");
     }
     Ok(())
 }
