@@ -186,7 +186,11 @@ impl Ledger {
             ["Stopping", "Preparing", "Committed", "Serving"].contains(&restore["phase"].as_str()?);
         let theirs = incarnation_of(&pod)?;
         let is_older = theirs < restore["incarnation"].as_i64()?;
-        let may = is_going && is_older && (!takes_disk || restore["committed"] == true);
+        // Where no cluster of before is recorded, none comes back.
+        let has_previous = restore["previousIncarnation"]
+            .as_i64()
+            .is_some_and(|previous| previous > 0);
+        let may = is_going && is_older && (!takes_disk || restore["committed"] == true || !has_previous);
         may.then(|| GivingWay {
             is_of_before: restore["previousIncarnation"] == theirs,
         })
