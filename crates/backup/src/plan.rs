@@ -233,6 +233,7 @@ fn plan_jobs(observed: &ObservedBackup, plan: &mut Plan) {
             if is_outdated {
                 // The Job is created again once it is gone. That is no new attempt, and its timeout starts anew.
                 run.job_uid = None;
+                run.message = None;
                 run.started_at = Some(second(observed.now));
             }
             is_outdated || run_state::is_result_lost(observed, run, job)

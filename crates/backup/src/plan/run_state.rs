@@ -190,6 +190,7 @@ fn update_without_job(observed: &ObservedBackup, run: &mut Run, name: &str) -> O
         });
     }
     run.job_uid = None;
+    run.message = None;
     run.attempt += 1;
     None
 }

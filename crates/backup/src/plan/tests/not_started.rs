@@ -26,7 +26,23 @@ fn a_job_whose_pod_cannot_start_is_replaced_when_the_spec_is_corrected() {
     fake.observed.generation += 1;
     let plan = fake.reconcile_at(3);
     assert!(plan.jobs_to_delete[0].is_replaced, "{:?}", plan.jobs_to_delete);
+    let makes_backup = "Job nightly-1790000000 makes a backup.";
+    assert_eq!(plan.progress.message, makes_backup, "nobody rejects a Job");
     assert_eq!(fake.reconcile_at(4).jobs_to_create[0].attempt, 1);
+}
+
+#[test]
+fn a_deleted_job_whose_pod_had_not_started_is_no_job_that_the_api_server_rejects() {
+    let mut fake = FakeKubernetes::once();
+    fake.reconcile_at(1);
+    fake.observed.pods[0].has_started = false;
+    fake.observed.pods[0].waiting_reason = Some("Unschedulable: no node".to_owned());
+    fake.reconcile_at(2);
+    fake.observed.jobs.clear();
+    fake.observed.pods.clear();
+    let plan = fake.reconcile_at(3);
+    assert_eq!(plan.progress.message, "Job nightly-1790000000 makes a backup.");
+    assert_eq!(plan.persisted.runs[0].message, None);
 }
 
 #[test]
