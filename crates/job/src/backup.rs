@@ -173,7 +173,7 @@ impl Run<'_> {
 
     /// Returns when the run must stop, with the reason: its deadline, or the termination of the process.
     async fn wait_until_stopped(&self) -> Failure {
-        let left = self.task.deadline.duration_since(clock::now()).unsigned_abs();
+        let left = clock::time_until(self.task.deadline);
         tokio::select! {
             () = self.stop.cancelled() => Failure::retriable("Stopped", "the process was asked to terminate"),
             () = tokio::time::sleep(left) => self.deadline_exceeded(),

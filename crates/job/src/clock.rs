@@ -15,6 +15,11 @@ pub fn now() -> Timestamp {
     Timestamp::now()
 }
 
+/// The time until a deadline; zero once it has passed.
+pub fn time_until(deadline: Timestamp) -> Duration {
+    Duration::try_from(deadline.duration_since(now())).unwrap_or_default()
+}
+
 /// Measures how much time has passed, by the monotonic clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Stopwatch(Instant);
@@ -38,4 +43,17 @@ pub fn salt() -> Salt {
         .fill(&mut bytes)
         .expect("the system has random numbers");
     Salt(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::ToSpan as _;
+
+    use super::*;
+
+    #[test]
+    fn a_deadline_that_has_passed_leaves_no_time() {
+        assert_eq!(time_until(now() - 5.minutes()), Duration::ZERO);
+        assert!(time_until(now() + 5.minutes()) > Duration::from_mins(4));
+    }
 }

@@ -287,7 +287,7 @@ async fn run_until_stopped(
         let deadline_passed = async {
             match until {
                 Some(until) => {
-                    tokio::time::sleep(until.duration_since(clock::now()).unsigned_abs()).await;
+                    tokio::time::sleep(clock::time_until(until)).await;
                     Failure::permanent("Deadline", format!("the deadline {until} has passed"))
                 }
                 None => std::future::pending().await,
