@@ -45,7 +45,8 @@ const NOT_READY: &str = "Service was not ready: ";
 /// Why a call is not sent once the connection has ended.
 const ENDED: &str = "the connection to the member has ended";
 
-/// The connection to one member.
+/// The connection to one member, which all clones share. Once it has broken, every further call fails: it never reaches
+/// another process.
 #[derive(Clone)]
 pub struct Client {
     /// Boxed, because it takes kilobytes, and so does each future that owns one.
@@ -68,7 +69,8 @@ impl fmt::Debug for Client {
 }
 
 impl Client {
-    /// Connects; what cannot be reached within the limit is an error, and has been asked nothing.
+    /// Connects to the member. An error if there is no connection within the limit, or its TLS fails; the member was
+    /// asked nothing then.
     pub async fn connect(endpoint: &Endpoint) -> Result<Self, Error> {
         let failed = |cause| Error {
             endpoint: endpoint.url.clone(),
@@ -132,6 +134,8 @@ impl Client {
         self.call_within(call, answer, self.limits.call)
     }
 
+    /// Awaits the answer to a call within a limit of its own. After the limit the member may still do what it was asked
+    /// for.
     fn call_within<A>(
         &self,
         call: &'static str,
@@ -181,8 +185,9 @@ where
     })
 }
 
-/// TLS is the connector's. No pings are sent: members end connections that are pinged more often than
-/// `--grpc-keepalive-min-time`, which users may set. A member that is gone is noticed by the deadline of the call.
+/// The settings of the channel; [`Connector`] adds TLS. No pings are sent: members end connections that are pinged more
+/// often than `--grpc-keepalive-min-time`, which users may set. A member that is gone is noticed by the deadline of the
+/// call.
 fn prepare(endpoint: &Endpoint) -> Result<tonic::transport::Endpoint, String> {
     let prepared = tonic::transport::Endpoint::from_shared(endpoint.url.to_string())
         .map_err(|error| with_sources(&error.to_string(), error.source()))?
@@ -220,12 +225,12 @@ fn no_connection(error: &(dyn StdError + 'static)) -> Cause {
     }
 }
 
-/// An error and all that led to it.
+/// An error and its sources, the outermost first.
 fn chain<'e>(error: &'e (dyn StdError + 'static)) -> impl Iterator<Item = &'e (dyn StdError + 'static)> {
     iter::successors(Some(error), |&error| error.source())
 }
 
-/// An error with everything that led to it: the outermost says little.
+/// The text of an error with those of its sources, because the outermost one says little.
 fn with_sources(message: &str, source: Option<&(dyn StdError + 'static)>) -> String {
     let mut text = message.to_owned();
     for error in source.into_iter().flat_map(chain) {

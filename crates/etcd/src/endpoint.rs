@@ -71,7 +71,7 @@ impl fmt::Debug for Identity {
 }
 
 impl Endpoint {
-    /// A member without TLS, with the usual limits.
+    /// A member without TLS, with the default limits.
     pub fn plain(url: ClientUrl) -> Self {
         Self {
             url,

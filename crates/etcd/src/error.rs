@@ -122,12 +122,13 @@ pub enum Class {
 }
 
 impl Error {
-    /// What to do about it.
+    /// What the caller can do about it. Whether the call took effect is another question: [`Self::may_have_been_done`].
     pub fn class(&self) -> Class {
         self.cause.class()
     }
 
-    /// Whether what was asked may have been done: only looking tells.
+    /// Whether etcd may have done what was asked although the call failed: reading the state again tells. `false` means
+    /// that the request was not sent, or that etcd rejected it without effect.
     pub fn may_have_been_done(&self) -> bool {
         match &self.cause {
             Cause::Lost(_) | Cause::NoAnswer(_) | Cause::TooLarge(_) | Cause::Malformed(_) => true,
@@ -147,7 +148,7 @@ impl Error {
         }
     }
 
-    /// What etcd said, if it was etcd that said no.
+    /// The rejection, if etcd answered with one; `None` if there was no valid answer or no call.
     pub fn rejection(&self) -> Option<&Rejection> {
         match &self.cause {
             Cause::Rejected(rejection) => Some(rejection),
@@ -172,6 +173,7 @@ impl Cause {
     }
 }
 
+/// The class of a rejection. One with an unknown text is transient.
 fn class_of(rejection: &Rejection) -> Class {
     match rejection {
         Rejection::Unhealthy

@@ -54,7 +54,9 @@ pub enum FlagError {
     Twice(String),
 }
 
-/// The arguments for this version, in an order that depends on nothing but the configuration.
+/// Renders etcd's arguments for this version, in an order that depends only on the configuration. An error if the
+/// version lacks a flag or value that is set, or if an extra flag is reserved, malformed or repeated. An extra flag
+/// replaces the operator's.
 pub fn render(config: &Config, version: &Version) -> Result<Vec<String>, FlagError> {
     if Minor::of(version).is_none() {
         return Err(FlagError::Unknown(version.clone()));
@@ -79,13 +81,13 @@ pub fn render(config: &Config, version: &Version) -> Result<Vec<String>, FlagErr
     Ok(flags.arguments())
 }
 
-/// Every flag whose name depends on the version, with whether this one is said to have it: to be compared with
-/// etcd itself. A name that 3.6 still takes besides the new one counts as not there.
+/// Every flag whose name depends on the version, with whether this version has it by the table. Tests compare that with
+/// etcd itself. A former name that 3.6 still accepts counts as absent there.
 pub fn claims(version: &Version) -> Vec<(&'static str, bool)> {
     table::claims(version)
 }
 
-/// What is set, each thing once: a user's word replaces ours.
+/// The flags and feature gates to render, each once. A later value replaces an earlier one, so that extra flags win.
 #[derive(Default)]
 struct Flags {
     order: Vec<String>,
@@ -94,6 +96,7 @@ struct Flags {
 }
 
 impl Flags {
+    /// Sets a flag or a gate. A gate without a value becomes `true`.
     fn set(&mut self, how: How, value: String) {
         match how {
             How::Gate(name) => {
@@ -113,6 +116,8 @@ impl Flags {
         }
     }
 
+    /// The arguments. A flag with an empty value is given by its name alone; all gates are one `--feature-gates` at the
+    /// end.
     fn arguments(self) -> Vec<String> {
         let flag = |name: &String| match self.values.get(name).map(String::as_str) {
             None | Some("") => format!("--{name}"),
@@ -131,7 +136,8 @@ impl Flags {
     }
 }
 
-/// How this version spells a flag, whichever minor's name it has.
+/// How this version spells a flag, which may be given by its name in any minor version. A flag that the table does not
+/// know is passed on as it is.
 fn how(name: &str, version: &Version) -> Result<How, FlagError> {
     match table::of_flag(name) {
         // Flags that no row speaks of are the same in every minor, or are etcd's to judge.
@@ -140,6 +146,8 @@ fn how(name: &str, version: &Version) -> Result<How, FlagError> {
     }
 }
 
+/// How this version spells a feature gate. One that the table does not know is passed on if the version has
+/// `--feature-gates`.
 fn gate(name: &str, version: &Version) -> Result<How, FlagError> {
     let gates = table::of_flag(table::GATES).unwrap_or_default();
     match table::of_gate(name) {
@@ -149,7 +157,8 @@ fn gate(name: &str, version: &Version) -> Result<How, FlagError> {
     }
 }
 
-/// The error for a flag or feature gate of the table that this version does not have.
+/// The error for a flag or feature gate of the table that this version does not have. Flags that the table does not
+/// know never lead to it: they are passed on.
 fn absent(name: &str, spellings: &[table::Spelling], version: &Version) -> FlagError {
     FlagError::Absent {
         flag: name.to_owned(),

@@ -9,6 +9,7 @@ use std::str::FromStr;
 #[error("'{0}' is not an id of etcd: 1 to 16 hexadecimal digits, not all zero, for example 8e9e05c52164694d")]
 pub struct IdError(String);
 
+/// Parses 1 to 16 hexadecimal digits in either case. Zero is an error: in etcd it means that there is no id.
 fn parse(text: &str) -> Result<NonZeroU64, IdError> {
     let is_hex = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     let number = is_hex.then(|| u64::from_str_radix(text, 16).ok()).flatten();

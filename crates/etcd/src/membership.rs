@@ -9,7 +9,7 @@ use crate::status::{Position, Status};
 use crate::url::{ClientUrl, PeerUrl};
 use crate::version::Version;
 
-/// Who the members are.
+/// Who the members are, or why that is not known. It is known only after a linearizable read.
 #[derive(Clone, Debug)]
 pub enum Membership {
     /// As one member read it when all that had been agreed before had reached it.
@@ -96,12 +96,12 @@ pub enum Unknown {
 }
 
 impl Member {
-    /// Whether it has ever started.
+    /// Whether it has ever started: a member that was added has no name until its first start.
     pub fn has_started(&self) -> bool {
         self.name.is_some()
     }
 
-    /// Whether it is found at this address.
+    /// Whether it has this peer URL, the scheme included.
     pub fn is_at(&self, url: &PeerUrl) -> bool {
         self.peer_urls.contains(url)
     }
@@ -116,7 +116,8 @@ impl Member {
         Self::parse(member.id(), member.name(), peer_urls, client_urls, role)
     }
 
-    /// Parses the fields of a member, as every interface of etcd shows them.
+    /// Parses the fields of a member, as every interface of etcd shows them. An empty name is `None`; an ID of 0 or a
+    /// malformed URL is an error.
     pub(crate) fn parse(
         id: u64,
         name: &str,
@@ -141,6 +142,7 @@ impl Member {
         })
     }
 
+    /// The members by ID. An error if two have the same one.
     pub(crate) fn read_all(list: &[etcd_client::Member]) -> Result<BTreeMap<MemberId, Self>, String> {
         let members: BTreeMap<_, _> = list
             .iter()
@@ -155,15 +157,16 @@ impl Member {
 }
 
 impl Listed {
-    /// The members, if they are those of this cluster.
+    /// The members, if the member that answered is of this cluster.
     pub fn in_cluster(self, cluster: ClusterId) -> Option<BTreeMap<MemberId, Member>> {
         (self.position.cluster == cluster).then_some(self.members)
     }
 }
 
 impl Known {
-    /// Judges what one member answered: to a linearizable read, then to a question for its list of members, which is at
-    /// least as new as that read, then to one for its status.
+    /// Combines three answers of one member, in this order: to a linearizable read, to a list of its members, which is
+    /// then at least as new as that read, and to a status. An error if another process answered one of them, or if the
+    /// member is a learner or no member any more.
     pub fn judge(
         url: &ClientUrl,
         barrier: Position,
@@ -193,7 +196,7 @@ impl Known {
         }
     }
 
-    /// The member found at this address.
+    /// The member with this peer URL, the scheme included.
     pub fn at(&self, url: &PeerUrl) -> Option<&Member> {
         self.members.values().find(|member| member.is_at(url))
     }
@@ -208,7 +211,7 @@ impl Known {
         self.with(Role::Learner)
     }
 
-    /// How many voters it takes to decide.
+    /// How many voters are a majority. Learners do not count.
     pub fn quorum(&self) -> usize {
         self.voters().count() / 2 + 1
     }
@@ -219,7 +222,8 @@ impl Known {
 }
 
 impl Membership {
-    /// The members, if a linearizable read returned them.
+    /// The members, if a linearizable read returned them. Where this is `None`, no member may be added, promoted or
+    /// removed. The caller compares the cluster ID.
     pub fn known(&self) -> Option<&Known> {
         match self {
             Self::Known(known) => Some(known),

@@ -16,7 +16,8 @@ pub use steps::{
 /// The minor of clusters whose user names no version.
 pub const DEFAULT_MINOR: Minor = Minor::V3_6;
 
-/// The newest patch that is known of a minor.
+/// The newest patch of a minor version that this release of the operator knows. etcd may have newer ones, and they run,
+/// too.
 pub fn newest(minor: Minor) -> Version {
     let patch = match minor {
         Minor::V3_2 => 32,
@@ -29,7 +30,7 @@ pub fn newest(minor: Minor) -> Version {
     Version::of(minor, patch)
 }
 
-/// What is thought of running a version.
+/// Whether the operator runs a version of etcd, and what is known against it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It runs; these are the reasons to move on, gravest first. None for a version without known faults.
@@ -59,7 +60,7 @@ pub enum VersionRefusal {
     },
 }
 
-/// A fault of the patches of a minor before the one that mended it.
+/// A known fault of a minor version, in all patches before the one that fixed it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// The minor.
@@ -74,6 +75,7 @@ pub struct Fault {
     pub upstream: &'static str,
 }
 
+/// A fault that a patch fixed, and for which no version is refused.
 const fn fault(minor: Minor, mended: u32, what: &'static str, upstream: &'static str) -> Fault {
     Fault {
         minor,
@@ -166,7 +168,8 @@ pub const FAULTS: &[Fault] = &[
     },
 ];
 
-/// What is thought of running this version.
+/// Whether the operator runs this version. It refuses unknown minor versions, pre-releases, and patches that by
+/// themselves lose or damage data. Other known faults are only listed, as advice.
 pub fn verdict(version: &Version) -> Verdict {
     let Some(minor) = Minor::of(version) else {
         return Verdict::Refused(VersionRefusal::Unknown(version.clone()));

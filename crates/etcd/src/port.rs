@@ -25,7 +25,7 @@ pub type Members = BTreeMap<MemberId, Member>;
 
 /// Reaches members.
 pub trait Dial: fmt::Debug + Send + Sync {
-    /// Reaches one, or says why not.
+    /// Connects to a member at its client URL: [`Client::connect`]
     fn dial<'a>(&'a self, endpoint: &'a Endpoint) -> Answer<'a, Result<Box<dyn Port>, Error>>;
     /// Queries a member at its peer URL: [`peer_http::query`]
     fn query_as_peer<'a>(
@@ -39,8 +39,8 @@ pub trait Dial: fmt::Debug + Send + Sync {
 pub trait Port: fmt::Debug + Send + Sync {
     /// Whom it asks.
     fn url(&self) -> &ClientUrl;
-    /// Who the members are, from a linearizable read by this member. Its own list alone would not do, as it may be old on any
-    /// version. After the read it is at least as new as that.
+    /// Who the members are, from a linearizable read by this member. Its own list alone would not do, as it may be old
+    /// on any version. After the read it is at least as new as that. A failed call is [`Membership::Unknown`].
     fn membership(&self) -> Answer<'_, Membership> {
         Box::pin(async {
             match read_membership(self).await {
@@ -91,6 +91,8 @@ pub trait Port: fmt::Debug + Send + Sync {
     fn hash_keys(&self, at: Option<Revision>, limit: Duration) -> Answer<'_, Result<KeysHash, Error>>;
 }
 
+/// Reads the position, the list and the status, in this order: only a list that is read after the linearizable read is
+/// at least as new as that.
 async fn read_membership<P: Port + ?Sized>(port: &P) -> Result<Known, Unknown> {
     let barrier = match port.position().await {
         Err(error) if error.rejection() == Some(&Rejection::NotForLearners) => {

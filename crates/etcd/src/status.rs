@@ -8,7 +8,7 @@ use crate::id::{ClusterId, MemberId, RaftIndex, RaftTerm, Revision};
 use crate::policy::Feature;
 use crate::version::Version;
 
-/// Who answered, and where it is.
+/// Which member answered, and its revision and term when it did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     /// Its cluster.
@@ -62,7 +62,7 @@ pub enum Downgrade {
     },
 }
 
-/// An alarm that stands.
+/// An active alarm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Alarm {
     /// Whose it is. Older versions do not always know.
@@ -108,6 +108,7 @@ impl Position {
 }
 
 impl Status {
+    /// Reads etcd's answer. What the member's version does not report is `None`, although the answer has a 0 there.
     pub(crate) fn read(answer: &StatusResponse) -> Result<Self, String> {
         let position = Position::read(answer.header())?;
         let version: Version = answer.version().parse().map_err(|error| format!("{error}"))?;

@@ -53,7 +53,7 @@ impl Tools {
         Self(directory.into())
     }
 
-    /// Those of an image of etcd, where this very process runs in one.
+    /// Those of etcd's own image, for a process that runs in such an image.
     pub fn of_image() -> Self {
         Self::at(IN_IMAGES)
     }
@@ -63,7 +63,8 @@ impl Tools {
         self.0.join(program.as_str())
     }
 
-    /// The one that restores snapshots: the client can no longer do it where there is another that can.
+    /// The program that restores snapshots: `etcdutl` if it is in the directory, else `etcdctl`. Where both exist,
+    /// `etcdctl` may no longer restore.
     pub fn that_restores(&self) -> Program {
         if self.path(Program::Etcdutl).exists() {
             Program::Etcdutl
@@ -73,7 +74,7 @@ impl Tools {
     }
 }
 
-/// A program, what it is told, and the variables it is given; it is given no others.
+/// A program with its arguments and its environment variables; it gets no others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invocation {
     /// Where it is.
@@ -95,7 +96,7 @@ impl Invocation {
     }
 }
 
-/// What one member is made of, from a snapshot.
+/// How one member of a new cluster is restored from a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restore {
     /// The snapshot, with its hash behind it.
@@ -112,13 +113,14 @@ pub struct Restore {
     pub bump: Option<u64>,
 }
 
-/// Why a member cannot be made.
+/// A member cannot be restored, because it is not among the members of the new cluster.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0} is none of the members of the new cluster")]
 pub struct Stranger(String);
 
 impl Restore {
-    /// How a program is told. Whether it can raise revisions is for whoever asks for it to know.
+    /// The `snapshot restore` command. An error if `name` is not among `members`. Whether the program's version has
+    /// `--bump-revision` is not checked.
     pub fn invocation(&self, tools: &Tools, program: Program) -> Result<Invocation, Stranger> {
         let own = self.members.iter().find(|(name, _)| *name == self.name);
         let (_, url) = own.ok_or_else(|| Stranger(self.name.clone()))?;

@@ -44,6 +44,8 @@ impl FromStr for Url {
     }
 }
 
+/// A host in the form in which hosts are compared: a name in lower case, or an IPv6 address in brackets. `None` if it
+/// is neither.
 fn read_host(host: &str) -> Option<String> {
     if let Some(inner) = host.strip_prefix('[') {
         let address: Ipv6Addr = inner.strip_suffix(']')?.parse().ok()?;
@@ -67,7 +69,7 @@ macro_rules! address {
         pub struct $name(Url);
 
         impl $name {
-            /// Whether it is spoken to by TLS.
+            /// Whether its scheme is https.
             pub fn is_secure(&self) -> bool {
                 self.0.is_secure
             }
@@ -106,11 +108,13 @@ macro_rules! address {
 }
 
 address! {
-    /// Where the other members reach one; with its ID what tells members apart.
+    /// The URL at which the other members reach a member. Two are equal if scheme, host and port are; a path, or no
+    /// port, is an error.
     PeerUrl
 }
 address! {
-    /// Where clients reach a member.
+    /// The URL at which clients reach a member. Two are equal if scheme, host and port are; a path, or no port, is an
+    /// error.
     ClientUrl
 }
 

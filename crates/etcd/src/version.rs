@@ -3,7 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A version as a server says it or an image's tag tells it.
+/// A version as a server says it or an image's tag tells it. Parsing accepts a leading `v` and drops `+BUILD`. A
+/// pre-release is ordered after its release; none is ever run.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version {
     /// The first number.
@@ -26,7 +27,7 @@ pub struct VersionError(String);
 #[error("'{0}' is not a known minor version of etcd: MAJOR.MINOR, for example 3.6")]
 pub struct MinorError(String);
 
-/// A minor that is known here.
+/// A minor version of etcd that the operator knows: 3.2 to 3.7.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Minor {
     /// 3.2
@@ -54,7 +55,7 @@ impl Minor {
         Self::V3_7,
     ];
 
-    /// The minor of a version, if it is known.
+    /// The minor version of a version. `None` for those that the operator does not know, such as 3.8 and 4.0.
     pub fn of(version: &Version) -> Option<Self> {
         if version.major != 3 {
             return None;
@@ -93,7 +94,7 @@ impl fmt::Display for Minor {
 }
 
 impl Version {
-    /// A release of a known minor.
+    /// A release of a known minor version. The patch need not exist.
     pub fn of(minor: Minor, patch: u32) -> Self {
         Self {
             major: 3,

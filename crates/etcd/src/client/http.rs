@@ -40,7 +40,8 @@ impl From<GetError> for Cause {
     }
 }
 
-/// Sends a GET and reads the answer. HTTP/1.0 ends the answer with the connection, so that its parts need no reading.
+/// Sends a GET and reads the answer up to [`MOST`] bytes, without a limit of time. An error unless the status is 200.
+/// HTTP/1.0 ends the answer with the connection, so that its parts need no reading.
 pub(super) async fn get(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
     address: &str,

@@ -38,7 +38,8 @@ pub struct Page {
     pub has_more: bool,
 }
 
-/// tonic tells by this code that an answer is too large. etcd has other meanings for it, which are read as such.
+/// Turns the code by which tonic rejects an answer above the size limit into [`Cause::TooLarge`]. The errors for which
+/// etcd uses that code have texts of their own, and are left as they are.
 fn explain_size(error: Error, bytes: usize) -> Error {
     match error.cause {
         Cause::Rejected(Rejection::Other {
@@ -53,8 +54,9 @@ fn explain_size(error: Error, bytes: usize) -> Error {
 }
 
 impl Client {
-    /// At most so many keys behind one, or from the first on, as they were at a revision. What the member has by itself
-    /// is read: others are not asked. An answer of more than `bytes` is not read: [`Cause::TooLarge`].
+    /// At most `most` keys after the key `behind`, or from the first on, as they were at a revision. It is a
+    /// serializable read: the other members are not asked. An answer of more than `bytes` is not read:
+    /// [`Cause::TooLarge`].
     pub async fn page(
         &self,
         behind: Option<&[u8]>,

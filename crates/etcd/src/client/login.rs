@@ -26,7 +26,8 @@ impl fmt::Debug for User {
 }
 
 impl Client {
-    /// The same connection, with a user's rights from now on, which its clones share. etcd rejects a login while authentication is disabled.
+    /// The same connection, with a user's rights from now on, which its clones share. etcd rejects a login while
+    /// authentication is disabled.
     pub async fn login(mut self, user: &User) -> Result<Self, Error> {
         let credentials = (user.name.clone(), user.password.clone());
         let mut etcd = self.etcd.clone();
@@ -36,8 +37,8 @@ impl Client {
         Ok(self)
     }
 
-    /// Whether authentication is enabled. Versions before 3.5 tell it only by how they reject a login, so this is the login of
-    /// nobody; needs a quorum, and no rights.
+    /// Whether authentication is enabled. Versions before 3.5 tell it only by how they reject a login, so this sends
+    /// one without a user name. It needs a quorum and no rights; any other rejection is an error.
     pub async fn is_auth_enabled(&self) -> Result<bool, Error> {
         let nobody = User {
             name: String::new(),

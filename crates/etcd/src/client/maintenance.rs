@@ -96,15 +96,15 @@ impl Client {
         Versions::read(&answer?.body).map_err(Cause::Malformed)
     }
 
-    /// The alarms that stand in the cluster.
+    /// The active alarms of the cluster. etcd passes the request through the raft log: without a quorum it fails.
     pub async fn alarms(&self) -> Result<BTreeSet<Alarm>, Error> {
         let mut maintenance = self.etcd.maintenance_client();
         let asked = maintenance.alarm(AlarmAction::Get, AlarmType::None, None);
         Ok(read_alarms(&self.call(ALARM, asked).await?))
     }
 
-    /// Writes as many entries to the raft log that change nothing. A list of alarms is one: etcd answers it after it has passed
-    /// through the log.
+    /// Writes `count` entries to the raft log that change nothing, and stops at the first error. A list of alarms is
+    /// such an entry: etcd answers it after it has passed through the log.
     pub async fn write_log_entries(&self, count: u64) -> Result<(), Error> {
         stream::iter(0..count)
             .map(|_| self.alarms())
@@ -113,7 +113,8 @@ impl Client {
             .await
     }
 
-    /// Ends an alarm. One that no longer stands is ended, too.
+    /// Disarms an alarm. That it is no longer active is no error. An alarm of a kind that is not known here is one, and
+    /// etcd is not asked.
     pub async fn disarm(&self, alarm: Alarm) -> Result<(), Error> {
         let kind = match alarm.kind {
             AlarmKind::NoSpace => AlarmType::Nospace,
@@ -164,7 +165,8 @@ impl Client {
         self.call_within(DEFRAGMENT, rewritten, limit).await.map(drop)
     }
 
-    /// The hash of this member's keys up to a revision, or up to its newest.
+    /// The hash of this member's keys up to a revision, or up to its newest. Hashes are comparable only at the same
+    /// revision and the same `compacted`.
     pub async fn hash_keys(&self, at: Option<Revision>, limit: Duration) -> Result<KeysHash, Error> {
         let mut maintenance = self.etcd.maintenance_client();
         let hashed = maintenance.hash_kv(at.map_or(0, |revision| revision.0));
@@ -179,7 +181,7 @@ impl Client {
     }
 }
 
-/// The target of a downgrade as etcd takes it: a cluster version has patch 0.
+/// The target of a downgrade as etcd takes it: a cluster version, which has patch 0.
 fn target_of(version: &Version) -> String {
     format!("{}.{}.0", version.major, version.minor)
 }

@@ -18,7 +18,7 @@ const UPDATE: &str = "MemberUpdate";
 const LIST: &str = "MemberList";
 const PROMOTE: &str = "MemberPromote";
 
-/// A member just added.
+/// A member that was just added and has not started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Added {
     /// Who answered.
@@ -30,7 +30,8 @@ pub struct Added {
 type Members = BTreeMap<MemberId, Member>;
 
 impl Client {
-    /// The members as this one has them by itself, on any version: etcd-client does not ask for more.
+    /// The members as this one knows them locally, which may be old: etcd-client does not ask for a linearizable list.
+    /// `Port::membership` checks it against a linearizable read.
     pub async fn listed(&self) -> Result<Listed, Error> {
         let mut cluster = self.etcd.cluster_client();
         let answer = self.call(LIST, cluster.member_list()).await?;
@@ -52,6 +53,7 @@ impl Client {
         self.add(urls, Role::Learner).await
     }
 
+    /// Adds a member. If etcd answers with another role, that is an error, although the member has been added.
     async fn add(&self, urls: &[PeerUrl], role: Role) -> Result<Added, Error> {
         let options = match role {
             Role::Voter => MemberAddOptions::new(),
@@ -105,6 +107,8 @@ impl Client {
         Member::read_all(members).map_err(|what| self.malformed(call, what))
     }
 
+    /// Fails with [`Cause::Unsupported`] if the version that this member runs does not have the feature. `why` says
+    /// what the call would do there.
     async fn require(&self, call: &'static str, feature: Feature, why: &'static str) -> Result<(), Error> {
         let version = self.status().await?.version;
         if feature.is_in(&version) {

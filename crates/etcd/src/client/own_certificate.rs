@@ -56,6 +56,7 @@ pub fn verify_as_client(
     })
 }
 
+/// Whether the certificate lists purposes, and client authentication is none of them.
 fn is_purpose(error: &Error) -> bool {
     matches!(
         error,
@@ -65,7 +66,7 @@ fn is_purpose(error: &Error) -> bool {
     )
 }
 
-/// A CA of the same name and another key.
+/// Whether the bundle has a CA with the name of the issuer and another key.
 fn is_bad_signature(error: &Error) -> bool {
     matches!(error, Error::InvalidCertificate(CertificateError::BadSignature))
 }

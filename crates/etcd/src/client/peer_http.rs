@@ -16,7 +16,7 @@ use crate::version::Version;
 /// The header with the cluster ID.
 const CLUSTER: &str = "x-etcd-cluster-id";
 
-/// What a member reports at its peer URL.
+/// What a member reports at its peer URL, from what it knows locally: the members may be old.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerReport {
     /// The cluster that it belongs to.
@@ -27,7 +27,8 @@ pub struct PeerReport {
     pub members: BTreeMap<MemberId, Member>,
 }
 
-/// Queries the member at this URL, with this limit for all of it. The error is for logs.
+/// Queries the member at this peer URL, with this limit for all of it. An https URL is an error at once: members ask
+/// one another for a certificate there. The error is for logs.
 pub async fn query(peer: &PeerUrl, limit: Duration) -> Result<PeerReport, String> {
     if peer.is_secure() {
         return Err(format!("{peer} answers only members with a certificate"));
@@ -49,6 +50,7 @@ async fn get(peer: &PeerUrl, path: &str) -> Result<Answer, GetError> {
     http::get(stream, &address, path).await
 }
 
+/// A member in the answer to `/members`.
 #[derive(Deserialize)]
 struct Listed {
     id: u64,
@@ -62,6 +64,7 @@ struct Listed {
     is_learner: bool,
 }
 
+/// Reads the head and the body of `/members` and the body of `/version`. The cluster ID is a header.
 fn read(head: &str, version: &str, members: &str) -> Result<PeerReport, String> {
     let mut headers = head.lines().filter_map(|line| line.split_once(':'));
     let cluster = headers

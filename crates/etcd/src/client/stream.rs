@@ -11,7 +11,7 @@ use crate::error::Error;
 
 const SNAPSHOT: &str = "Snapshot";
 
-/// A snapshot on its way.
+/// A snapshot that is being received. After an error it cannot be continued; another one has other data.
 #[derive(Debug)]
 pub struct Snapshot {
     pieces: SnapshotStreaming,

@@ -36,7 +36,8 @@ pub struct Connector {
 }
 
 impl Connector {
-    /// A connector with these certificates. An error if they cannot be used.
+    /// Prepares TLS to this member without connecting. An error if there is no `tls`, if its certificates or key cannot
+    /// be used, or if the name to verify cannot be that of a server.
     pub fn new(url: &ClientUrl, tls: Option<&Tls>, failure: TlsFailure) -> Result<Self, String> {
         let host = url.host();
         let name = tls.and_then(|tls| tls.server_name.as_deref());
@@ -52,7 +53,7 @@ impl Connector {
         })
     }
 
-    /// Opens a connection for HTTP/2.
+    /// Opens a connection for HTTP/2. An error if the server does not agree to HTTP/2.
     pub async fn connect(self) -> io::Result<TokioIo<Connection>> {
         let connection = self.open().await?;
         if connection.stream.get_ref().1.alpn_protocol() != Some(HTTP2) {
@@ -90,6 +91,7 @@ impl Connector {
     }
 }
 
+/// The configuration of TLS: the CA certificates to verify the member by, and the client certificate if there is one.
 fn client_config(tls: &Tls) -> Result<ClientConfig, String> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let bundle = certificates(&tls.authority).map_err(|error| format!("the CA certificates: {error}"))?;
@@ -124,12 +126,14 @@ pub(super) fn certificates(
     CertificateDer::pem_slice_iter(pem).collect()
 }
 
-/// The error of TLS that ended the connection of a channel, if it was one.
+/// The error of TLS that ended the connection of a channel, if it was one. The channel and all clones of its client
+/// share it.
 #[derive(Clone, Debug, Default)]
 pub struct TlsFailure(Arc<Mutex<Option<TlsError>>>);
 
 impl TlsFailure {
-    /// Replaces the cause of a connection that did not come about or broke, if it was TLS.
+    /// The recorded error of TLS instead of a cause that says only that there is no connection or that it broke. Any
+    /// other cause stays, and every cause while no error is recorded.
     pub fn explain(&self, cause: Cause) -> Cause {
         if !matches!(cause, Cause::Unreachable(_) | Cause::Lost(_)) {
             return cause;
@@ -138,6 +142,7 @@ impl TlsFailure {
         error.map_or(cause, Cause::Tls)
     }
 
+    /// Records the error of TLS inside an IO error. Other IO errors leave what is recorded.
     fn record(&self, error: &io::Error) {
         let tls = error
             .get_ref()
@@ -193,8 +198,9 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Passes on what became of a write. Where it failed, the member may have said before why it closes the connection, which
-    /// whoever writes does not read any more: it is read here, and the write fails when it has come.
+    /// Passes on the result of a write. A member that refuses a client certificate says so and closes the connection,
+    /// so that the write fails, and HTTP/2 then reads no more. So a failed write before the first answer is followed by
+    /// a read here, and fails when that has ended.
     fn wrote<T>(&mut self, context: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if self.has_answered || !matches!(polled, Poll::Ready(Err(_))) {
             return polled;

@@ -13,7 +13,8 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
-/// Decides by a bundle of CA certificates.
+/// Verifies the certificates of members by a bundle of CA certificates, as Go does: by their issuer, or because the
+/// bundle has the certificate itself.
 #[derive(Debug)]
 pub struct MemberVerifier {
     webpki: Arc<WebPkiServerVerifier>,
@@ -31,9 +32,10 @@ impl MemberVerifier {
         Ok(Self { webpki, bundle })
     }
 
-    /// Whether a certificate that webpki refused with this error is in the bundle, and nothing else is wrong with it.
+    /// Accepts a certificate that webpki refused with this error, if the bundle has the certificate itself and only its
+    /// issuer was the problem. It must be for servers and have the name. Otherwise returns an error.
     ///
-    /// webpki looks at the validity first, and so both errors say that the certificate is valid now.
+    /// webpki checks the validity period before the issuer, so such an error means that the certificate is valid now.
     fn verify_bundled(
         &self,
         certificate: &CertificateDer<'_>,
@@ -92,14 +94,15 @@ impl ServerCertVerifier for MemberVerifier {
     }
 }
 
-/// The certificates of a bundle that can be parsed.
+/// The certificates of a bundle that can be parsed; the others are left out.
 pub(super) fn root_store(bundle: &[CertificateDer<'static>]) -> RootCertStore {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(bundle.iter().cloned());
     roots
 }
 
-/// Whether only the way to a CA is missing: the certificate is a CA itself, or its issuer is not in the bundle.
+/// Whether webpki found no way to a CA, and nothing else: the certificate is a CA itself, or its issuer is not in the
+/// bundle.
 pub(super) fn is_about_issuer(error: &Error) -> bool {
     match error {
         Error::InvalidCertificate(CertificateError::UnknownIssuer) => true,
@@ -123,7 +126,8 @@ const OCTET_STRING: u8 = 0x04;
 /// Where the extensions of a certificate are.
 const EXTENSIONS: u8 = 0xa3;
 
-/// Whether the certificate lists no purposes, or this one. webpki has parsed it before.
+/// Whether the extended key usage of a certificate allows this purpose: it lists the purpose, or any, or there is no
+/// list. webpki must have parsed the certificate before.
 pub(super) fn is_for(certificate: &[u8], wanted: &[u8]) -> bool {
     let Some(extension) = extended_key_usage(certificate) else {
         return true;
@@ -132,7 +136,7 @@ pub(super) fn is_for(certificate: &[u8], wanted: &[u8]) -> bool {
     purposes.any(|(_, purpose)| purpose == wanted || purpose == ANY)
 }
 
-/// What is in that extension, if the certificate has it.
+/// The purposes that a certificate lists, as DER; `None` if it has no such extension.
 fn extended_key_usage(certificate: &[u8]) -> Option<&[u8]> {
     let (_, signed) = Der(certificate).next()?;
     let (_, content) = Der(signed).next()?;
@@ -147,7 +151,7 @@ fn extended_key_usage(certificate: &[u8]) -> Option<&[u8]> {
     Der(value).next().map(|(_, purposes)| purposes)
 }
 
-/// DER, value after value: tag and content of each.
+/// Iterates over DER values: tag and content of each. It ends at the first one that is not whole.
 struct Der<'d>(&'d [u8]);
 
 impl<'d> Iterator for Der<'d> {

@@ -7,7 +7,7 @@ use crate::id::Revision;
 use crate::url::{ClientUrl, PeerUrl};
 use crate::version::{Minor, Version};
 
-/// Everything a member is told.
+/// The whole configuration of a member, from which [`render`](super::render) makes the flags of a version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Its name.
@@ -48,7 +48,7 @@ pub struct Config {
     pub extra: Vec<String>,
 }
 
-/// What a member needs to know for its first start.
+/// What only a member's first start is told; etcd ignores it once there are data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct First {
     /// Whether the cluster is new or has a place for it.
@@ -128,7 +128,8 @@ pub enum Figures {
 
 type Settings = Vec<(&'static str, String)>;
 
-/// Each thing that is asked, by its flag's newest name. A gate has the name of its experimental flag.
+/// The settings in order, each by a name that `table` translates for the version. What is not set is left out: etcd's
+/// default applies. The only error is a compaction period that is not in whole hours, for 3.2.
 pub(super) fn settings(config: &Config, version: &Version) -> Result<Settings, FlagError> {
     let mut all: Settings = vec![
         ("name", config.name.clone()),
@@ -154,7 +155,8 @@ pub(super) fn settings(config: &Config, version: &Version) -> Result<Settings, F
     Ok(all)
 }
 
-/// What is said to every version that has it: fewer needless elections, and logs that machines can read.
+/// Flags that every version gets that has them, and others do without: fewer needless elections, and logs that machines
+/// can read.
 pub(super) fn wishes() -> [(&'static str, &'static str); 2] {
     [("pre-vote", "true"), ("logger", "zap")]
 }
@@ -222,6 +224,7 @@ fn tuning(tuning: &Tuning, version: &Version) -> Result<Settings, FlagError> {
     Ok(all)
 }
 
+/// The period as etcd 3.2 takes it. An error unless it is in whole hours.
 fn whole_hours(age: Duration, version: &Version) -> Result<String, FlagError> {
     let seconds = age.as_secs();
     if seconds.is_multiple_of(3600) {

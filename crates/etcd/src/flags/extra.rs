@@ -64,7 +64,8 @@ impl Extra {
     }
 }
 
-/// What the arguments say, in their order.
+/// Parses the flags that a user adds, in their order. An error for one that is no flag, that is reserved, or that is
+/// given twice, be it by its names in two minor versions.
 pub(super) fn read(arguments: &[String]) -> Result<Vec<Extra>, FlagError> {
     let mut seen = BTreeSet::new();
     let mut all = Vec::new();

@@ -17,7 +17,7 @@ pub(super) enum How {
 /// The flag that holds the gates.
 pub(super) const GATES: &str = "feature-gates";
 
-/// One way to say it, and the versions that understand it.
+/// One name of a setting, and the versions that have it.
 #[derive(Clone, Debug)]
 pub(super) struct Spelling {
     since: (Minor, u32),
@@ -28,10 +28,12 @@ pub(super) struct Spelling {
 
 use Minor::{V3_2, V3_3, V3_4, V3_5, V3_6, V3_7};
 
+/// A flag that exists from one minor version on, and before another one if `until` names it.
 const fn flag(name: &'static str, since: Minor, until: Option<Minor>) -> Spelling {
     patch(name, (since, 0), until)
 }
 
+/// A flag that exists from a patch on, and before the minor version that `until` names.
 const fn patch(name: &'static str, since: (Minor, u32), until: Option<Minor>) -> Spelling {
     Spelling {
         since,
@@ -40,7 +42,7 @@ const fn patch(name: &'static str, since: (Minor, u32), until: Option<Minor>) ->
     }
 }
 
-/// Since 3.6; the experiment that it replaces still works there, but no longer in 3.7.
+/// A gate since 3.6. The experimental flag that it replaces still works in 3.6, but no longer in 3.7.
 const fn gate(name: &'static str) -> Spelling {
     Spelling {
         since: (V3_6, 0),
@@ -49,10 +51,12 @@ const fn gate(name: &'static str) -> Spelling {
     }
 }
 
+/// A flag that exists from a minor version on.
 const fn since(name: &'static str, minor: Minor) -> [Spelling; 1] {
     [flag(name, minor, None)]
 }
 
+/// A flag that exists in every minor version before this one.
 const fn until(name: &'static str, minor: Minor) -> [Spelling; 1] {
     [flag(name, V3_2, Some(minor))]
 }
@@ -210,12 +214,13 @@ static TABLE: &[&[Spelling]] = &[
     &since("v2-deprecation", V3_5),
 ];
 
-/// The row in which a flag of any minor stands.
+/// The row of a flag, by its name in any minor version. `None` if all minor versions have it under one name, or if it
+/// is not known.
 pub(super) fn of_flag(name: &str) -> Option<&'static [Spelling]> {
     row(|how| matches!(how, How::Flag(flag) if flag == name))
 }
 
-/// The row in which a gate stands.
+/// The row of a feature gate. `None` if it is not known.
 pub(super) fn of_gate(name: &str) -> Option<&'static [Spelling]> {
     row(|how| matches!(how, How::Gate(gate) if gate == name))
 }
@@ -227,7 +232,8 @@ fn row(is_wanted: impl Fn(&How) -> bool) -> Option<&'static [Spelling]> {
         .find(|row| row.iter().any(|spelling| is_wanted(&spelling.how)))
 }
 
-/// How a version says what a row means.
+/// The flag or gate by which a version has the setting of a row. `None` if it does not have it, or if its minor version
+/// is not known.
 pub(super) fn spelled(row: &[Spelling], version: &Version) -> Option<How> {
     let minor = Minor::of(version)?;
     let understands = |spelling: &&Spelling| {
@@ -238,7 +244,7 @@ pub(super) fn spelled(row: &[Spelling], version: &Version) -> Option<How> {
     row.iter().find(understands).map(|spelling| spelling.how.clone())
 }
 
-/// One name for all spellings of a row.
+/// The first name in a row, which stands for all of them.
 pub(super) fn name(row: &'static [Spelling]) -> String {
     match row.first().map(|spelling| &spelling.how) {
         Some(How::Flag(name) | How::Gate(name)) => name.clone().into_owned(),
@@ -246,7 +252,7 @@ pub(super) fn name(row: &'static [Spelling]) -> String {
     }
 }
 
-/// Which versions understand a row at all.
+/// Since which version and before which one a row's setting exists, as text for an error.
 pub(super) fn hint(row: &[Spelling]) -> String {
     let first = row.iter().map(|spelling| spelling.since).min();
     let is_lasting = row.iter().any(|spelling| spelling.until.is_none());
@@ -258,7 +264,7 @@ pub(super) fn hint(row: &[Spelling]) -> String {
     }
 }
 
-/// Every flag of the table, with whether this version is said to have it.
+/// Every flag of the table, with whether this version has it under that name. Gates are left out.
 pub(super) fn claims(version: &Version) -> Vec<(&'static str, bool)> {
     let spellings = TABLE.iter().flat_map(|row| row.iter());
     spellings

@@ -90,7 +90,7 @@ impl Feature {
         }
     }
 
-    /// Whether this version has it. An unknown version has nothing.
+    /// Whether this version has it. A version of an unknown minor has nothing.
     pub fn is_in(self, version: &Version) -> bool {
         let Some(minor) = Minor::of(version) else {
             return false;

@@ -35,7 +35,8 @@ pub enum IntermediateVersionError {
 }
 
 impl IntermediateVersions {
-    /// The newest known patches, but for those minor versions of which one is named.
+    /// The newest known patches, but for those minor versions of which one is named. An error for a version that is
+    /// refused, that is below [`floor`], or whose minor version is named twice.
     pub fn new(named: impl IntoIterator<Item = Version>) -> Result<Self, IntermediateVersionError> {
         let mut versions = BTreeMap::new();
         for version in named {
@@ -60,7 +61,8 @@ impl IntermediateVersions {
     }
 }
 
-/// The versions that every member runs one after the other.
+/// The versions that every member runs one after the other, the wanted one last. It is never empty: members that run
+/// the wanted version have it as `next`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpgradePath {
     /// The next one, or the one that all run.
@@ -123,7 +125,7 @@ pub enum DowngradeRefusal {
 }
 
 impl DowngradeRefusal {
-    /// What the user can set instead.
+    /// What the user can set instead, for the error message.
     fn way(&self, running: &Version, target: &Version) -> String {
         match self {
             Self::NotAllowed => {
@@ -149,8 +151,8 @@ impl fmt::Display for MinorText<'_> {
 /// The lowest minor version that members can be downgraded to: 3.6 is the first one whose Downgrade API changes the files.
 pub const LOWEST_DOWNGRADE: Minor = Minor::V3_5;
 
-/// The first patch of a minor version from which the next minor version can be reached. Below 3.5.26, removed members can come
-/// back on 3.6; below 3.6.11, a rolling upgrade to 3.7 is not supported.
+/// The first patch of a minor version from which the next minor version can be reached; 0 if every patch will do. Below
+/// 3.5.26, removed members can come back on 3.6; below 3.6.11, a rolling upgrade to 3.7 is not supported.
 pub fn floor(minor: Minor) -> u32 {
     match minor {
         Minor::V3_5 => 26,
@@ -159,8 +161,9 @@ pub fn floor(minor: Minor) -> u32 {
     }
 }
 
-/// The way from the versions that members run, one for each member, to the wanted one. While members run two minor versions,
-/// the lower one can still be returned to. Where all run one, the next lower one can be reached only with consent.
+/// The way from the versions that members run, one for each member, to the wanted one. While members run two minor
+/// versions, the lower one can be returned to without consent. Where all run one, the next lower one needs
+/// `allow_downgrade`. Without members it leads to the target at once.
 pub fn path(
     running: &[Version],
     target: &Version,
@@ -219,7 +222,9 @@ pub fn path(
     })
 }
 
-/// The way to the minor version below that of all members: from the newest patch, and through a patch that runs beside it.
+/// The way to the minor version below that of all members. Members below the intermediate version of their own minor go
+/// there first. If the target is below its [`floor`], they then go through the intermediate version of its minor, which
+/// can run beside the higher one.
 fn downgrade_path(lowest: &Version, target: &Version, intermediate: &IntermediateVersions) -> UpgradePath {
     let newest_of = |version: &Version| Minor::of(version).map(|minor| intermediate.of(minor));
     let first = newest_of(lowest).filter(|newest| lowest < newest);
@@ -234,7 +239,7 @@ fn downgrade_path(lowest: &Version, target: &Version, intermediate: &Intermediat
 }
 
 impl UpgradePath {
-    /// The path that leads to a version at once.
+    /// The path with one step: to this version.
     pub fn to(target: &Version) -> Self {
         Self {
             next: target.clone(),

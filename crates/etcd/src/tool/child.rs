@@ -31,7 +31,8 @@ pub struct ServerEnded {
 }
 
 impl Server {
-    /// Starts the server of this version with this configuration, which must be one that the version can take.
+    /// Starts etcd of this version with this configuration, and does not wait until it serves. An error if the version
+    /// cannot have the configuration, or if the program cannot be run.
     pub fn start(tools: &Tools, version: &Version, config: &Config) -> Result<Self, ToolError> {
         let program = tools.path(Program::Etcd);
         let arguments = render(config, version).map_err(|error| ToolError::NotRun {
@@ -58,7 +59,7 @@ impl Server {
         })
     }
 
-    /// Fails once it has ended, with its last words. Never returns while it runs.
+    /// Waits until it ends by itself, and returns its exit status and its last output. Never returns while it runs.
     pub async fn ended(&mut self) -> std::io::Result<ServerEnded> {
         let status = self.child.wait().await?;
         for listener in self.listeners.drain(..) {
@@ -69,12 +70,12 @@ impl Server {
         Ok(ServerEnded { status, said })
     }
 
-    /// What it has said last.
+    /// The last 2 KiB of its output so far.
     pub fn said(&self) -> Tail {
         self.said.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Kills it and waits until it is gone.
+    /// Kills it with SIGKILL and waits until it is gone.
     pub async fn stop(mut self) -> std::io::Result<()> {
         self.child.kill().await
     }

@@ -45,7 +45,7 @@ pub enum ToolError {
     },
 }
 
-/// The system's words, and what they mean where they do not say it.
+/// The system's error, in plain words where the program is missing or is built for another processor.
 fn why(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "it is not there".to_owned(),
@@ -56,7 +56,7 @@ fn why(error: &io::Error) -> String {
     }
 }
 
-/// The last words of a program, on one line.
+/// The last 2 KiB of a program's output, shown on one line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tail(Vec<u8>);
 
@@ -68,7 +68,7 @@ impl Tail {
         self.0.drain(..over);
     }
 
-    /// Takes in everything that comes, to its end.
+    /// Reads output to its end. A read error ends it, too.
     pub(super) async fn follow(&mut self, mut from: impl AsyncRead + Unpin) {
         let mut buffer = vec![0; 4096];
         // What can no longer be read is not said.
@@ -89,7 +89,7 @@ impl fmt::Display for Tail {
     }
 }
 
-/// The command as it is started: with its own variables alone, and killed when nobody waits for it any more.
+/// The command to start: with only its own variables, its output captured, and killed when its `Child` is dropped.
 pub(super) fn command(told: &Invocation) -> Command {
     let mut command = Command::new(&told.program);
     command
@@ -103,7 +103,8 @@ pub(super) fn command(told: &Invocation) -> Command {
     command
 }
 
-/// Runs a program to its end, and gives its last words. Dropping the future kills it.
+/// Runs a program to its end, and returns the last part of its output. Every exit status but 0 is an error. There is no
+/// time limit; dropping the future kills it.
 pub async fn run(told: &Invocation) -> Result<Tail, ToolError> {
     let failed = |source| ToolError::NotRun {
         program: told.program.clone(),
@@ -137,12 +138,13 @@ pub async fn run(told: &Invocation) -> Result<Tail, ToolError> {
     })
 }
 
-/// Which version the programs are of, by the server's own word.
+/// The version of these programs, as `etcd --version` says it.
 pub async fn version(tools: &Tools) -> Result<Version, ToolError> {
     server_version(tools.path(Program::Etcd)).await
 }
 
-/// Which version a server is of, by its own word.
+/// The version of a server, as `--version` says it. An error if the program cannot be run or says no version. There is
+/// no time limit.
 pub async fn server_version(program: PathBuf) -> Result<Version, ToolError> {
     let said = run(&Invocation::new(program.clone(), vec!["--version".to_owned()])).await?;
     let text = String::from_utf8_lossy(&said.0).into_owned();
