@@ -6,7 +6,8 @@ use etcd_operator_api::contract::{Arrival, VERSION};
 use crate::disk::reached;
 use crate::volume::Volume;
 
-/// What a pod finds on its volume. None where no member has run there, or nothing can be told.
+/// The member whose log is on the volume, and its last index, before etcd runs in this pod. `None` if there is no entry
+/// in a log. An error if the log cannot be read: what was read is then not all.
 pub fn arrival(volume: &Volume) -> Result<Option<Arrival>, String> {
     let reached = reached(&volume.data())?;
     Ok(reached.map(|(member, index)| Arrival {

@@ -21,7 +21,8 @@ pub struct Certificates {
 }
 
 impl Certificates {
-    /// Reads them, if there are any.
+    /// Reads the files when members are to be asked. `None` without a CA certificate. The own certificate is shown only
+    /// if its key is given, too.
     pub fn read(&self) -> Result<Option<Tls>, String> {
         let Some(authority) = &self.authority else {
             return Ok(None);

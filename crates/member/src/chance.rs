@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use rustix::rand::{GetRandomFlags, getrandom};
 
-/// A new name of 32 hexadecimal digits.
+/// A random name of 32 hexadecimal digits, from the kernel. Nonces must not be guessed.
 pub fn draw() -> String {
     let mut bytes = [0_u8; 16];
     let mut filled = 0;

@@ -14,7 +14,7 @@ pub fn since_boot() -> Duration {
     Duration::new(seconds, nanoseconds)
 }
 
-/// The date, as the machine has it.
+/// The date of the machine, which may be wrong or set at any time.
 #[expect(
     clippy::disallowed_methods,
     reason = "this is the module that reads the clock"

@@ -37,7 +37,7 @@ pub enum Start {
     Restored,
 }
 
-/// Why a command is not one that may be guarded.
+/// Why this process must not become a command.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CommandError {
     /// There is none.
@@ -67,7 +67,8 @@ pub struct EtcdCommand {
 }
 
 impl EtcdCommand {
-    /// The command in these words, for data in this directory.
+    /// Parses the command of etcd. An error if `--data-dir` is not the directory that was judged, or if it has a flag
+    /// that only a permit may add, such as `--initial-cluster`.
     pub fn read(words: &[String], data: &Path) -> Result<Self, CommandError> {
         let (program, arguments) = words.split_first().ok_or(CommandError::Absent)?;
         let command = Self {
@@ -92,7 +93,8 @@ impl EtcdCommand {
         &self.program
     }
 
-    /// The value of a flag, in any of the ways it can be written.
+    /// The first value of a flag, with one or two dashes. A flag without `=` has the next word as its value. `None` if
+    /// it is not given.
     pub fn flag(&self, name: &str) -> Option<String> {
         let mut words = self.arguments.iter();
         while let Some(word) = words.next() {
@@ -108,7 +110,8 @@ impl EtcdCommand {
         None
     }
 
-    /// The arguments, with what this start needs.
+    /// The arguments for this start. A first start gets the initial cluster; one on restored data does not compare its
+    /// data with the other members'.
     pub fn arguments(&self, start: &Start) -> Vec<String> {
         let mut arguments = self.arguments.clone();
         if *start == Start::Restored {
@@ -134,7 +137,7 @@ impl EtcdCommand {
     }
 }
 
-/// An argument as it is for a start that compares nothing.
+/// An argument with the comparison of data at the start turned off, if it turns that on. Any other one stays.
 fn unchecked(word: &str) -> String {
     let flag = word.strip_prefix("--").or_else(|| word.strip_prefix('-'));
     match flag.map(|flag| flag.split_once('=').unwrap_or((flag, "true"))) {

@@ -26,7 +26,7 @@ const PAGE_SIZES: std::ops::RangeInclusive<u32> = 9..=16;
 /// Where the members are listed.
 const MEMBERS: &[u8] = b"members";
 
-/// Where everything begins.
+/// The fields of a meta page: where the tree of a transaction begins, and how many pages the file has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Meta {
     page_size: u64,
@@ -35,13 +35,14 @@ struct Meta {
     transaction: u64,
 }
 
-/// Whether the file can be begun with.
+/// Whether the database has a valid meta page and is as long as that says. Nothing else is checked: other pages may be
+/// damaged.
 pub fn check(file: &mut (impl Read + Seek)) -> Result<(), String> {
     let mut pages = Pages::of(file)?;
     begin(&mut pages).map(|_| ())
 }
 
-/// The members as the file lists them, in the order of their IDs.
+/// The members as the file lists them, in the order of their IDs. A change that is only in the log is not among them.
 pub fn members(file: &mut (impl Read + Seek)) -> Result<Vec<ListedMember>, String> {
     let mut pages = Pages::of(file)?;
     let meta = begin(&mut pages)?;
@@ -58,7 +59,7 @@ pub fn members(file: &mut (impl Read + Seek)) -> Result<Vec<ListedMember>, Strin
     Ok(members)
 }
 
-/// What of a member is read.
+/// The fields of a member that are read.
 #[derive(Deserialize)]
 struct Stored {
     #[serde(default)]
@@ -81,7 +82,7 @@ fn member(key: &[u8], value: &[u8]) -> Result<ListedMember, String> {
     })
 }
 
-/// The place to begin, if there is a valid one and the file is as long as it says.
+/// The valid meta page with the later transaction. An error if none is valid, or if the file is shorter than it says.
 fn begin(pages: &mut Pages<'_, impl Read + Seek>) -> Result<Meta, String> {
     let first = meta(pages, 0)?;
     // Where the second one is depends on the size of pages, which only a valid one tells.
@@ -104,7 +105,7 @@ fn begin(pages: &mut Pages<'_, impl Read + Seek>) -> Result<Meta, String> {
     Ok(meta)
 }
 
-/// The meta page at this place, if there is a valid one.
+/// The meta page at this offset. `None` if it is not valid.
 fn meta(pages: &mut Pages<'_, impl Read + Seek>, place: u64) -> Result<Option<Meta>, String> {
     let Some(page) = pages.bytes(place, FIELDS.end)? else {
         return Ok(None);

@@ -28,7 +28,7 @@ pub enum Depth {
     Report,
 }
 
-/// Reads a disk.
+/// Reads a volume. It never fails: what cannot be read is told in `trouble`, and then nothing else of the view counts.
 pub fn read(volume: &Volume, surroundings: &Surroundings, depth: Depth) -> DiskView {
     let mut disk = DiskView::default();
     if let Err(trouble) = fill(&mut disk, volume, surroundings, depth) {
@@ -65,8 +65,8 @@ fn fill(
     Ok(())
 }
 
-/// The mark of a download, if what it speaks of is there. One that cannot be understood is as good as none: the download
-/// begins anew.
+/// The mark of a complete download. `None` also if its snapshot is not there in full, if the node has rebooted since
+/// and the mark counts only until then, or if the mark cannot be parsed: the download begins anew.
 fn fetched(volume: &Volume) -> Result<Option<Fetched>, String> {
     let Some(Ok(fetched)) = document::<Fetched>(&volume.fetched())? else {
         return Ok(None);
@@ -77,15 +77,15 @@ fn fetched(volume: &Volume) -> Result<Option<Fetched>, String> {
     Ok((is_there && is_believed).then_some(fetched))
 }
 
-/// Under which boot of its node this runs, if that can be told: what was written under the same one is as it was written, be
-/// it on the disk or not.
+/// The boot ID of the node, if the kernel tells it. A file that was written under the same one reads as it was written,
+/// synced or not.
 pub(crate) fn boot() -> Option<String> {
     let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     let text = text.trim();
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-/// What lies in a directory of etcd's.
+/// What is in a data directory of etcd. Damage is told in the result; an error means that something could not be read.
 pub(crate) fn data(directory: &Path, depth: Depth) -> Result<Data, String> {
     let (wal, database) = (directory.join("member/wal"), directory.join("member/snap/db"));
     if names(directory)?.is_none_or(|names| names.is_empty()) {
@@ -129,8 +129,8 @@ pub(crate) fn data(directory: &Path, depth: Depth) -> Result<Data, String> {
     }
 }
 
-/// Whose log lies in a directory of etcd's and how far it goes, if there is an entry in it. It is brought to the disk before
-/// it is read: what is told of it must outlive the machine.
+/// The member whose log is in a data directory of etcd, and its last index; `None` if the log has no entry. What is
+/// read is synced before: an index that was reported must not be lost with the machine.
 pub(crate) fn reached(directory: &Path) -> Result<Option<(MemberId, RaftIndex)>, String> {
     let wal = directory.join("member/wal");
     let names = names(&wal)?.unwrap_or_default();
@@ -156,7 +156,7 @@ pub(crate) fn reached(directory: &Path) -> Result<Option<(MemberId, RaftIndex)>,
     }
 }
 
-/// A file whose errors are remembered: what could not be read must not be taken for damage.
+/// A file that records its read errors in `failure`: what could not be read must not be taken for damage.
 struct Careful<'a> {
     file: File,
     path: PathBuf,
@@ -193,7 +193,8 @@ impl Seek for Careful<'_> {
     }
 }
 
-/// A document of ours: none, or one, or why it cannot be understood.
+/// A document of the operator: `None` if there is no file, an inner error if it cannot be parsed, an outer one if it
+/// cannot be read.
 fn document<D: Document>(path: &Path) -> Result<Option<Result<D, String>>, String> {
     let file = match File::open(path) {
         Ok(file) => file,
@@ -223,7 +224,7 @@ fn names(path: &Path) -> Result<Option<Vec<String>>, String> {
         .map_err(|error| failed(&error))
 }
 
-/// What went wrong; with permissions, whose the file is.
+/// The text of an IO error. If permission was denied, it says whose the nearest existing path is.
 pub(crate) fn trouble(what: &str, path: &Path, error: &io::Error) -> String {
     let words = format!("cannot {what} {}: {error}", path.display());
     if error.kind() != ErrorKind::PermissionDenied {

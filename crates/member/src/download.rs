@@ -11,7 +11,7 @@ use crate::verdict::{Expected, judge};
 use crate::view::DiskView;
 use crate::volume::Volume;
 
-/// What is to be brought.
+/// The snapshot that a restore needs on the volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
     /// The restore it is for.
@@ -50,7 +50,8 @@ impl From<NotKept> for NotPossible {
     }
 }
 
-/// Why nothing needs to be brought, if so: a node that restarts needs no store.
+/// Why no download is needed; `None` if it is. A pod that restarts after the restore needs no object store. An error if
+/// the volume cannot be read.
 pub fn is_needless(volume: &Volume, wanted: &Wanted) -> Result<Option<&'static str>, NotPossible> {
     let disk = read(volume, &Surroundings::default(), Depth::Start);
     match &disk.trouble {
@@ -59,7 +60,7 @@ pub fn is_needless(volume: &Volume, wanted: &Wanted) -> Result<Option<&'static s
     }
 }
 
-/// The same of a disk that was read. Pure.
+/// [`is_needless`] for a volume that was read. Pure.
 pub fn needless(disk: &DiskView, wanted: &Wanted) -> Option<&'static str> {
     let identity = disk.identity.found();
     if wanted
@@ -84,7 +85,8 @@ pub fn needless(disk: &DiskView, wanted: &Wanted) -> Option<&'static str> {
     is_there(disk, wanted).then_some("it is on the volume already")
 }
 
-/// Whether the disk is not this cluster's: a person decides about it, and until then nothing is made or taken away there.
+/// Whether the volume is foreign to every member of this cluster. Then nothing is downloaded, and it stays as it is
+/// until a user decides.
 fn is_foreign(disk: &DiskView, cluster_uid: &str, incarnation: i64) -> bool {
     let identity = disk.identity.found();
     let expected = Expected {
@@ -96,6 +98,7 @@ fn is_foreign(disk: &DiskView, cluster_uid: &str, incarnation: i64) -> bool {
     judge(disk, &expected).verdict == Verdict::Foreign
 }
 
+/// Whether the object of this restore has been downloaded in full.
 fn is_there(disk: &DiskView, wanted: &Wanted) -> bool {
     let fetched = disk.fetched.as_ref();
     fetched.is_some_and(|fetched| {
@@ -103,8 +106,9 @@ fn is_there(disk: &DiskView, wanted: &Wanted) -> bool {
     })
 }
 
-/// Makes way: what earlier restores left goes, and there must be room for the snapshot and the member made of it. A part of
-/// the same snapshot stays, and is gone on with.
+/// Prepares the volume for the download. It removes directories that were restored and a complete download; the file of
+/// an incomplete one stays, to be resumed. Fails if there is no room for the rest of the snapshot and the member that
+/// is made of it.
 pub fn begin(volume: &Volume, wanted: &Wanted) -> Result<(), NotPossible> {
     let mut before = |_: &Step| Ok(());
     let mut keeper = Keeper::new(volume, &mut before);
@@ -133,8 +137,8 @@ pub fn begin(volume: &Volume, wanted: &Wanted) -> Result<(), NotPossible> {
     room::judge(volume.root(), free, needed, &parts).map_err(NotPossible::NoRoom)
 }
 
-/// The snapshot is there, and it is the right one. It is not brought to the disk: what is made of it is, in a moment, and then
-/// it goes. Should the node go before, it is fetched anew.
+/// Marks the download as complete, which the caller has verified. The snapshot is not synced, as it is deleted once it
+/// is restored: if the node reboots before, it is downloaded again.
 pub fn end(volume: &Volume, wanted: &Wanted) -> Result<(), NotPossible> {
     let fetched = Fetched {
         version: VERSION,

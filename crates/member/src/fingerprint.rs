@@ -32,7 +32,7 @@ impl Default for Surroundings {
     }
 }
 
-/// By what the volume is known as it is now.
+/// The fingerprint of the volume as it is now. What cannot be told is left out and is no error.
 pub fn of(volume: &Volume, surroundings: &Surroundings) -> Fingerprint {
     let mut print = Fingerprint::default();
     let mut add = |kind: &str, value: String| print.0.insert(kind.to_owned(), value);

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 /// The name under which the program is found.
 const NAME: &str = "etcd-operator";
 
-/// Copies a program into a directory; says where it is.
+/// Copies a program into a directory, under the name `etcd-operator` and synced, and returns its path. Killed before
+/// the end, it leaves the program that was there.
 pub fn install(program: &Path, directory: &Path) -> io::Result<PathBuf> {
     let (new, last) = (directory.join("etcd-operator.new"), directory.join(NAME));
     // What an earlier try left may be of somebody else's mode.

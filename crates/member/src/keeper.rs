@@ -53,7 +53,7 @@ impl From<String> for NotKept {
 }
 
 impl NotKept {
-    /// Whether there is just no room, and all else is well.
+    /// Whether the only cause is that the volume is full or over its quota.
     pub fn is_for_lack_of_room(&self) -> bool {
         matches!(self.kind, ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
     }
@@ -74,12 +74,14 @@ impl std::fmt::Debug for Keeper<'_> {
 }
 
 impl<'a> Keeper<'a> {
-    /// Changes this volume; `before` is asked before each step, and what it refuses is not done.
+    /// Changes this volume. `before` is called before each step; if it fails, neither that step nor a later one is
+    /// done.
     pub fn new(volume: &'a Volume, before: &'a mut dyn FnMut(&Step) -> io::Result<()>) -> Self {
         Self { volume, before }
     }
 
-    /// Makes of the disk what a permit leads to.
+    /// Does to the disk what a permit leads to, right before etcd starts: sets data aside, puts a restored directory in
+    /// their place, and only then writes the identity.
     pub fn commit(
         &mut self,
         grant: &Grant,
@@ -126,7 +128,7 @@ impl<'a> Keeper<'a> {
         self.step(&Step::Sync(self.volume.own()))
     }
 
-    /// Deletes what is there of these, which lie in one directory, and brings that to the disk.
+    /// Deletes those of these paths that exist, which lie in one directory, and syncs that.
     fn remove(&mut self, paths: &[PathBuf], within: &Path) -> Result<(), NotKept> {
         let mut is_changed = false;
         for path in paths {
@@ -141,7 +143,7 @@ impl<'a> Keeper<'a> {
         Ok(())
     }
 
-    /// Makes the directory of what is ours, if there is none yet.
+    /// Makes the operator's directory on the volume, if there is none yet.
     fn settle(&mut self) -> Result<(), NotKept> {
         let own = self.volume.own();
         if own.is_dir() {

@@ -22,7 +22,8 @@ use record::{Kind, Records};
 use crate::view::{LogEnd, LogHead};
 use fields::{bytes, number};
 
-/// Whose log a segment is of, from its head alone.
+/// The member and the cluster that a segment belongs to, from its first two records. An error if it does not begin as a
+/// log.
 pub fn head(segment: impl Read) -> Result<LogHead, String> {
     let mut records = Records::new(segment);
     let wrong = |what: &str| format!("the write-ahead log does not begin as one: {what}");
@@ -63,8 +64,9 @@ fn position(segment: impl Read) -> (Option<(RaftTerm, RaftIndex)>, bool) {
     (last, has_entry)
 }
 
-/// The last term and index that segments speak of together, the oldest first. One that was just begun may tell of a snapshot
-/// alone, which can be older than what was written before it.
+/// The last term and index of a log, whose segments are given oldest first. `None` if there are none. It reads from the
+/// newest segment back to one with an entry: a segment that was just begun may tell only of a snapshot, which can be
+/// older.
 pub fn last<R: Read, E>(
     segments: &[SegmentName],
     mut open: impl FnMut(&SegmentName) -> Result<R, E>,
@@ -80,7 +82,8 @@ pub fn last<R: Read, E>(
     Ok(last)
 }
 
-/// Whether a segment may hold what a client wrote. What cannot be understood may be that.
+/// Whether a segment may hold what a client wrote; also `true` for what is not understood. What is behind the last
+/// valid record does not count.
 pub fn has_client_entries(segment: impl Read) -> bool {
     let mut records = Records::new(segment);
     while let Ok(Some(record)) = records.read() {
@@ -98,7 +101,8 @@ pub fn has_client_entries(segment: impl Read) -> bool {
     false
 }
 
-/// What the segments say together, the oldest first; `open` opens one.
+/// The last position of a log, whose segments are given oldest first, and whether clients may have written to it. They
+/// may have where the first segments are gone.
 pub fn end<R: Read, E>(
     segments: &[SegmentName],
     mut open: impl FnMut(&SegmentName) -> Result<R, E>,

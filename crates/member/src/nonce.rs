@@ -26,7 +26,7 @@ impl Nonce {
         &self.text
     }
 
-    /// The present one was used, and is no longer good.
+    /// Replaces the nonce, because a permit has used it.
     pub fn renew(&mut self, now: Duration, text: String) {
         *self = Self::new(now, text);
     }

@@ -21,7 +21,7 @@ use crate::certificates::Certificates;
 /// For one name, and for one connection.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// How members answer clients.
+/// How the other members serve clients.
 #[derive(Clone, Debug)]
 pub struct Door {
     /// Whether they speak TLS.
@@ -32,7 +32,8 @@ pub struct Door {
     pub certificates: Certificates,
 }
 
-/// Whether a name leads to this pod, and something listens there. Why not, if not.
+/// Whether the member's own peer URL resolves to this pod, if its address is known, and something listens there.
+/// Otherwise other members could not reach it. The error says why not.
 pub async fn is_reachable(own: &PeerUrl, pod: Option<IpAddr>) -> Result<(), String> {
     let addresses = resolve(own).await?;
     if let Some(pod) = pod.filter(|pod| !addresses.iter().any(|address| address.ip() == *pod)) {
@@ -76,7 +77,8 @@ pub enum Answer {
     Unknown(String),
 }
 
-/// Asks the others, one after another, until one can tell.
+/// Asks the other members, one after the other, whether this one is expected and has never started. The first that can
+/// tell decides; `Unknown` if none can.
 pub async fn ask(first: &First, own_name: &str, who: (ClusterId, MemberId), door: &Door) -> Answer {
     let mut reasons = Vec::new();
     let own = first
@@ -93,6 +95,7 @@ pub async fn ask(first: &First, own_name: &str, who: (ClusterId, MemberId), door
     Answer::Unknown(reasons.join("; "))
 }
 
+/// Asks one member, by a linearizable read if it has a quorum. The cluster that answers must be the one of the permit.
 async fn ask_one(peer: &PeerUrl, who: (ClusterId, MemberId), own: Option<&PeerUrl>, door: &Door) -> Answer {
     let scheme = if door.is_secure { "https" } else { "http" };
     let url: ClientUrl = match format!("{scheme}://{}:{}", peer.host(), door.port).parse() {
@@ -132,7 +135,8 @@ async fn ask_one(peer: &PeerUrl, who: (ClusterId, MemberId), own: Option<&PeerUr
     }
 }
 
-/// Before there were learners a member joined with a vote: without it there may be no quorum that could be asked.
+/// The members as this one knows them locally, if its version has no learners: a member joins as a voter there, and
+/// without it there may be no quorum for a linearizable read. `None` since 3.4 or if it is of another cluster.
 async fn without_quorum(client: &Client, cluster: ClusterId) -> Option<BTreeMap<MemberId, Member>> {
     let version = client.status().await.ok()?.version;
     if Feature::Learners.is_in(&version) {
@@ -141,13 +145,15 @@ async fn without_quorum(client: &Client, cluster: ClusterId) -> Option<BTreeMap<
     client.listed().await.ok()?.in_cluster(cluster)
 }
 
-/// The same where the other one was started anew since, and serves no client before there is a quorum.
+/// The same at a peer URL, where a member answers also before it has a quorum. One that has restarted serves no clients
+/// until then.
 async fn unserved(peer: &PeerUrl, cluster: ClusterId) -> Option<BTreeMap<MemberId, Member>> {
     let report = peer_http::query(peer, LIMIT).await.ok()?;
     let is_old = report.cluster == cluster && !Feature::Learners.is_in(&report.version);
     is_old.then_some(report.members)
 }
 
+/// Whether this member may start without data: it is a member at its own peer URL, and has never started.
 fn judge(member: Option<&Member>, id: MemberId, own: Option<&PeerUrl>) -> Answer {
     let Some(member) = member else {
         return Answer::No(format!("member {id} is not among the members"));

@@ -35,7 +35,8 @@ pub struct Applicant<'a> {
     pub verdict: &'a Verdict,
 }
 
-/// What the permit leads to, or why it is refused.
+/// What a permit to start leads to, or why it is refused. First it must be for this process, then its mode must be for
+/// such a disk. One that only lets a member be prepared is refused: [`check_to_prepare`].
 pub fn check(permit: &Permit, applicant: &Applicant<'_>) -> Result<Grant, Refusal> {
     addressed(permit, applicant)?;
     match permit.mode {
@@ -49,7 +50,7 @@ pub fn check(permit: &Permit, applicant: &Applicant<'_>) -> Result<Grant, Refusa
     }
 }
 
-/// What a permit that starts nothing lets a process make, or why it is refused.
+/// What a permit to prepare lets the process restore beside the data, or why it is refused. etcd does not start by it.
 pub fn check_to_prepare(permit: &Permit, applicant: &Applicant<'_>) -> Result<Preparation, Refusal> {
     addressed(permit, applicant)?;
     restore::prepare(permit, applicant)
@@ -79,6 +80,7 @@ fn addressed(permit: &Permit, applicant: &Applicant<'_>) -> Result<(), Refusal> 
     Ok(())
 }
 
+/// A start as a member of a new cluster, for a disk without data to lose: no client may have written to its log.
 fn bootstrap(permit: &Permit, applicant: &Applicant<'_>) -> Result<Grant, Refusal> {
     startable_anew(permit, applicant)?;
     let first = first(permit, FirstState::New, applicant.expected)?;
@@ -97,6 +99,8 @@ fn bootstrap(permit: &Permit, applicant: &Applicant<'_>) -> Result<Grant, Refusa
     Ok(Grant::anew(applicant, first, cluster, member))
 }
 
+/// A start as a member that was added to a running cluster. The grant has the IDs with which the other members are
+/// asked whether it has ever started.
 fn join(permit: &Permit, applicant: &Applicant<'_>) -> Result<Grant, Refusal> {
     startable_anew(permit, applicant)?;
     let first = first(permit, FirstState::Existing, applicant.expected)?;
@@ -114,7 +118,8 @@ fn join(permit: &Permit, applicant: &Applicant<'_>) -> Result<Grant, Refusal> {
     Ok(grant)
 }
 
-/// A new beginning is for a disk with nothing to lose, or whose data belongs to a life that has ended.
+/// Whether a disk may start without data: it is empty, it has no log, or its data are of an earlier incarnation than
+/// the permit's.
 fn startable_anew(permit: &Permit, applicant: &Applicant<'_>) -> Result<(), Refusal> {
     match applicant.verdict {
         Verdict::Empty | Verdict::Unborn => Ok(()),
@@ -123,6 +128,7 @@ fn startable_anew(permit: &Permit, applicant: &Applicant<'_>) -> Result<(), Refu
     }
 }
 
+/// A start with the data of the disk, on another volume than before. Its log must be of the permitted IDs.
 fn resume(permit: &Permit, applicant: &Applicant<'_>) -> Result<Grant, Refusal> {
     if *applicant.verdict != Verdict::Moved {
         return Err(Refusal::forbidden(permit.mode, applicant.verdict));
@@ -132,7 +138,8 @@ fn resume(permit: &Permit, applicant: &Applicant<'_>) -> Result<Grant, Refusal> 
     Ok(Grant::as_it_is(applicant, head))
 }
 
-/// Consent covers the very disks that were kept, of this cluster's own members, and nothing that only looks like them.
+/// A start on a foreign disk, with the user's consent. Its data must be intact and of the permitted IDs. If it has an
+/// identity, that must be of this member, this incarnation and this volume: a copy is refused.
 fn adopt(permit: &Permit, applicant: &Applicant<'_>) -> Result<Grant, Refusal> {
     if *applicant.verdict != Verdict::Foreign {
         return Err(Refusal::forbidden(permit.mode, applicant.verdict));
@@ -159,7 +166,8 @@ fn adopt(permit: &Permit, applicant: &Applicant<'_>) -> Result<Grant, Refusal> {
     Ok(Grant::as_it_is(applicant, head))
 }
 
-/// The members on the disk must be those of the permit, or it would dial, and count for, somebody else's cluster.
+/// The database must list exactly the peer URLs that the permit names for each member. Otherwise the member would dial,
+/// and count for, another cluster.
 fn own_members_only(own: &First, applicant: &Applicant<'_>, head: LogHead) -> Result<(), Refusal> {
     let listed = applicant.disk.store().map_or(&[][..], |store| &store.members);
     let this = listed
@@ -185,11 +193,13 @@ fn own_members_only(own: &First, applicant: &Applicant<'_>, head: LogHead) -> Re
     Ok(())
 }
 
+/// The head of the log, if the disk has data with which etcd can start.
 fn whole(applicant: &Applicant<'_>) -> Result<LogHead, Refusal> {
     let store = applicant.disk.store().ok_or(Refusal::NoData)?;
     store.whole().map_err(Refusal::NotWhole)
 }
 
+/// The permit must name the cluster ID and the member ID of the log.
 fn matching_ids(permit: &Permit, head: LogHead) -> Result<(), Refusal> {
     let cluster: ClusterId = id(permit.cluster_id.as_deref(), "clusterID")?;
     if cluster != head.cluster {
@@ -220,7 +230,7 @@ fn optional<T: std::str::FromStr>(text: Option<&str>, field: &'static str) -> Re
     text.map(|text| id(Some(text), field)).transpose()
 }
 
-/// The members the permit names, this one among them.
+/// The initial cluster of the permit. An error if it is empty or malformed, or does not have this member.
 fn first(permit: &Permit, state: FirstState, expected: &Expected) -> Result<First, Refusal> {
     if permit.initial_cluster.is_empty() {
         return Err(Refusal::Missing("initialCluster"));

@@ -18,7 +18,8 @@ pub enum NotReady {
     Setup(#[from] std::io::Error),
 }
 
-/// Asks the member.
+/// The readiness probe of one member: it is a voter and answers a linearizable read. It blocks until the answers are
+/// there, and has a runtime of its own.
 pub fn check(endpoint: &Endpoint) -> Result<(), NotReady> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

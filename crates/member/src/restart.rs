@@ -21,7 +21,8 @@ pub enum Attempt {
     Waits(Box<DiskView>),
 }
 
-/// Counts a start. Where there is no room for that, what nobody needs any more goes first: etcd would need the room, too.
+/// Writes the identity with this start counted. If the volume is full, what restores left is removed first: etcd would
+/// need the room, too.
 fn count(keeper: &mut Keeper<'_>, next: &Identity, now: Timestamp) -> Result<(), NotKept> {
     let written = keeper.write(next);
     let Err(error) = &written else {
@@ -36,7 +37,8 @@ fn count(keeper: &mut Keeper<'_>, next: &Identity, now: Timestamp) -> Result<(),
     keeper.write(next)
 }
 
-/// Starts a disk that is whole.
+/// Whether etcd may start without a permit, which is so only for a whole disk. It counts the start, and does not start
+/// etcd. A full volume keeps no member from starting; any other failure to write does.
 pub fn attempt(volume: &Volume, surroundings: &Surroundings, expected: &Expected) -> Attempt {
     let disk = disk::read(volume, surroundings, Depth::Start);
     if !judge(&disk, expected).is_whole() {

@@ -5,14 +5,14 @@ use std::path::Path;
 /// What etcd's program writes beside the database: the log, which is as large from the start as it will ever be.
 pub const LOG: u64 = 128 << 20;
 
-/// Bytes that may still be written.
+/// Bytes that may still be written to the file system of a volume.
 pub fn free(root: &Path) -> Result<u64, String> {
     let found = rustix::fs::statvfs(root)
         .map_err(|error| format!("cannot tell how much is free on {}: {error}", root.display()))?;
     Ok(found.f_frsize.saturating_mul(found.f_bavail))
 }
 
-/// What is missing, in numbers; `parts` says what the room is for.
+/// An error with the numbers if fewer bytes are free than needed; `parts` says what they are for.
 pub fn judge(root: &Path, free: u64, needed: u64, parts: &str) -> Result<(), String> {
     if free >= needed {
         return Ok(());

@@ -69,7 +69,8 @@ pub enum Error {
     },
 }
 
-/// Becomes etcd. Returns without an error only if the pod ends.
+/// Judges the disk, waits for a permit unless it is whole, and replaces this process by etcd. So it returns `Ok` only
+/// if the pod is terminated while it waits.
 pub fn run(options: Options) -> Result<(), Error> {
     let volume = Volume::at(&options.volume);
     let command = EtcdCommand::read(&options.command, &volume.data())?;
@@ -122,6 +123,7 @@ pub fn run(options: Options) -> Result<(), Error> {
     }
 }
 
+/// Whether the program can be run. One without a directory is looked up by `exec` and is not checked.
 fn check_program(program: &Path) -> Result<(), CommandError> {
     let is_name = program.components().count() == 1;
     let can_run = || {
@@ -134,7 +136,7 @@ fn check_program(program: &Path) -> Result<(), CommandError> {
     Err(CommandError::NoProgram(program.to_owned()))
 }
 
-/// How the other members answer clients: as this one does.
+/// How the other members serve clients: as this one does, by the first of its client URLs.
 fn door(command: &EtcdCommand, certificates: Certificates) -> Door {
     let advertised = command.flag("advertise-client-urls");
     let own: Option<ClientUrl> = advertised
@@ -148,7 +150,7 @@ fn door(command: &EtcdCommand, certificates: Certificates) -> Door {
     }
 }
 
-/// Becomes the command; an error is all that can come back.
+/// Replaces this process by etcd. It returns only if that fails.
 fn become_etcd(command: &EtcdCommand, start: &Start, volume: &Volume) -> Error {
     tidy::start(volume);
     let mut etcd = Command::new(command.program());

@@ -30,13 +30,13 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// A waiting process, as several tasks share it.
 pub type Shared = Arc<Mutex<State>>;
 
-/// Does something with the process's state.
+/// Locks the state for one action, also if another task panicked while it held the lock.
 pub fn with<T>(state: &Shared, act: impl FnOnce(&mut State) -> T) -> T {
     // Whoever held it before changed one field or none: there is no half-made state.
     act(&mut state.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Listens at a port on all addresses, of both kinds where there are both.
+/// Listens on all addresses, of IPv4 and IPv6 where the node has both. A port that is in use is an error.
 pub async fn listen(port: u16) -> io::Result<TcpListener> {
     match TcpListener::bind(SocketAddr::from((Ipv6Addr::UNSPECIFIED, port))).await {
         Ok(listener) => Ok(listener),
@@ -60,7 +60,8 @@ pub async fn answer(listener: TcpListener, state: Shared, source: Source) {
     answer_with(listener, REPORT, report).await;
 }
 
-/// Answers requests for the document at this path.
+/// Serves the document at this path, without an end. `/livez` succeeds, and `/readyz` and `/health` fail, as nothing
+/// here serves clients.
 pub async fn answer_with(
     listener: TcpListener,
     path: &'static str,
@@ -100,6 +101,7 @@ async fn answer_one(mut stream: TcpStream, path: &str, document: &impl Fn() -> V
     stream.shutdown().await
 }
 
+/// Whether the headers of a request have ended; a body is not read.
 fn is_whole(request: &[u8]) -> bool {
     request.windows(4).any(|four| four == b"\r\n\r\n") || request.windows(2).any(|two| two == b"\n\n")
 }

@@ -22,7 +22,9 @@ const LOOK: Duration = Duration::from_millis(250);
 /// What etcd puts behind a snapshot, and leaves out of the copy.
 const HASH: u64 = 32;
 
-/// Makes it.
+/// Restores the snapshot into a directory beside the data, with etcd's own program from the directory of `program`, and
+/// marks it as complete. Earlier restored directories are removed first, and this one if it fails. The failure says
+/// whether it may be tried again.
 pub async fn make(volume: &Volume, preparation: Preparation, program: &Path) -> Result<(), PrepareFailure> {
     blocking(volume, |volume| {
         Keeper::new(volume, &mut |_| Ok(()))
@@ -66,9 +68,9 @@ pub async fn make(volume: &Volume, preparation: Preparation, program: &Path) -> 
     made
 }
 
-/// Takes what was downloaded out of the page cache once the program has its copy. The copy is read three times, twice by the
-/// program and then by etcd; where memory does not hold both, pages that nobody needs would push it out, and each of
-/// these reads would wait for the disk.
+/// Takes the snapshot out of the page cache once the program has its copy, and never returns. The copy is read three
+/// times, twice by the program and then by etcd. Where memory does not hold both, the pages of the snapshot would
+/// displace it, and each of these reads would wait for the disk.
 async fn let_go(snapshot: PathBuf, copy: PathBuf) -> Infallible {
     loop {
         tokio::time::sleep(LOOK).await;
@@ -80,7 +82,8 @@ async fn let_go(snapshot: PathBuf, copy: PathBuf) -> Infallible {
     }
 }
 
-/// Whether there is a copy of all of it, and so none of its pages in the cache any more. Its bytes stay as they are.
+/// Takes the snapshot out of the page cache if the copy is as long; `false` if it is not yet. Its bytes on the disk
+/// stay.
 fn without_pages(snapshot: &Path, copy: &Path) -> std::io::Result<bool> {
     let snapshot = File::open(snapshot)?;
     if std::fs::metadata(copy)?.len() + HASH < snapshot.metadata()?.len() {
@@ -90,7 +93,7 @@ fn without_pages(snapshot: &Path, copy: &Path) -> std::io::Result<bool> {
     Ok(true)
 }
 
-/// What is on the disk by now is checked as any start would, and only then marked.
+/// Checks the restored directory as a start would, and marks it as complete.
 fn complete(volume: &Volume, preparation: &Preparation) -> Result<(), PrepareFailure> {
     let directory = volume.restored(&preparation.directory);
     let LogHead { cluster, member } = match disk::data(&directory, Depth::Start) {
@@ -124,7 +127,7 @@ fn complete(volume: &Volume, preparation: &Preparation) -> Result<(), PrepareFai
         .map_err(|error| kept(&error))
 }
 
-/// Whether there is room for another database and its log.
+/// Fails if there is no room for another database and its log.
 fn has_room(volume: &Volume, database: u64) -> Result<(), PrepareFailure> {
     let free = room::free(volume.root()).map_err(|why| failure("Io", why, true))?;
     let parts = format!("{database} for the database and {LOG} for etcd's log");
@@ -132,6 +135,7 @@ fn has_room(volume: &Volume, database: u64) -> Result<(), PrepareFailure> {
         .map_err(|why| failure("NoRoom", why, true))
 }
 
+/// The failure of etcd's program. It may be tried again only if there was no room.
 fn tool(error: &ToolError) -> PrepareFailure {
     let message = error.to_string();
     match error {
@@ -141,6 +145,7 @@ fn tool(error: &ToolError) -> PrepareFailure {
     }
 }
 
+/// The failure to change the disk, which may always be tried again.
 fn kept(error: &NotKept) -> PrepareFailure {
     let reason = if error.is_for_lack_of_room() {
         "NoRoom"
@@ -158,7 +163,8 @@ fn failure(reason: &str, message: String, retriable: bool) -> PrepareFailure {
     }
 }
 
-/// Gibibytes take their time to be synced or removed, and the report is asked for meanwhile.
+/// Does blocking work on another thread: gibibytes take their time to be synced or removed, and the report must be
+/// served meanwhile.
 async fn blocking(
     volume: &Volume,
     work: impl FnOnce(&Volume) -> Result<(), PrepareFailure> + Send + 'static,

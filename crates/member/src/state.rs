@@ -89,26 +89,27 @@ impl State {
         &self.disk
     }
 
-    /// The disk was read again.
+    /// Takes in the disk after it was read again, and judges it.
     pub fn see(&mut self, disk: DiskView) {
         self.finding = judge(&disk, &self.expected);
         self.disk = disk;
     }
 
-    /// Why a permit is not used yet; says whether that is news.
+    /// Sets why a permit is not used yet, which the report tells. Returns whether that has changed, so that it is
+    /// logged once.
     pub fn remark(&mut self, remark: Option<String>) -> bool {
         let is_news = self.remark != remark;
         self.remark = remark;
         is_news
     }
 
-    /// What a permit leads to at this moment.
+    /// What a permit to start leads to now, or why it is refused. It does not use up the nonce.
     pub fn ask(&mut self, permit: &Permit, source: Source) -> Result<Grant, Refusal> {
         permit::check(permit, &self.applicant(source))
     }
 
-    /// What a permit lets this process make beside the data, and that it is made from now on. One that was used is not
-    /// used again: then there is nothing to make.
+    /// What a permit lets this process restore beside the data. It uses up the nonce, and the report says that it is
+    /// under way. `None` if this permit was used already: its file is read again and again.
     pub fn ask_to_prepare(
         &mut self,
         permit: &Permit,
@@ -127,7 +128,7 @@ impl State {
         Ok(Some(preparation))
     }
 
-    /// What became of what was made: nothing to tell once it is done.
+    /// Ends the restore beside the data. The report tells of it only if it failed.
     pub fn prepared(&mut self, failed: Option<Preparing>) {
         self.preparing = failed;
     }
@@ -144,7 +145,7 @@ impl State {
         }
     }
 
-    /// What is told to whoever asks at this moment.
+    /// The report at this moment, with a nonce that is not too old.
     pub fn report(&mut self, source: Source) -> Report {
         let nonce = self.nonce.at((source.now)(), source.draw).to_owned();
         let store = self.disk.store();

@@ -19,7 +19,8 @@ const LONGEST: Duration = Duration::from_mins(10);
 /// How long it sleeps at least.
 const SHORTEST: Duration = Duration::from_millis(100);
 
-/// Starts the process, if anything is kept. That it cannot be started keeps nobody from serving: the next start tidies.
+/// Starts `etcd-operator tidy` as a child process, if the volume has a list of what is kept. If that fails, etcd starts
+/// all the same, and the next start tidies.
 pub fn start(volume: &Volume) {
     if !volume.kept_list().exists() {
         return;
@@ -38,7 +39,7 @@ pub fn start(volume: &Volume) {
     }
 }
 
-/// Why it ended before its time.
+/// Why it ended although something is still kept.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The disk cannot be written.
@@ -68,7 +69,7 @@ pub fn run(volume: &Volume) -> Result<(), Error> {
     })
 }
 
-/// How long to sleep until then.
+/// How long to sleep until then, at most ten minutes at a time.
 fn pause(next: Timestamp, now: Timestamp) -> Duration {
     let rest = Duration::try_from(next.duration_since(now)).unwrap_or(Duration::ZERO);
     rest.clamp(SHORTEST, LONGEST)

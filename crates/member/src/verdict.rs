@@ -40,13 +40,14 @@ impl Finding {
         Self { verdict, detail }
     }
 
-    /// Whether etcd may start without anybody's permit.
+    /// Whether etcd may start without a permit.
     pub fn is_whole(&self) -> bool {
         self.verdict == Verdict::Whole
     }
 }
 
-/// What the disk is.
+/// Judges what a disk is for a pod that expects this. A read error comes first, then whose the disk is, then its
+/// incarnation, then its data.
 pub fn judge(disk: &DiskView, expected: &Expected) -> Finding {
     if let Some(trouble) = &disk.trouble {
         return Finding::new(Verdict::Unreadable, trouble);
@@ -60,7 +61,8 @@ pub fn judge(disk: &DiskView, expected: &Expected) -> Finding {
     }
 }
 
-/// A restored directory for the very life of the data that is expected. One for another life is left over.
+/// The finding for a complete restored directory of the expected incarnation, or for a mark of one that cannot be
+/// parsed. `None` if there is none: one of another incarnation is left over.
 fn restored(disk: &DiskView, expected: &Expected) -> Option<Finding> {
     let prepared = match &disk.prepared {
         Ok(prepared) => prepared.as_ref()?,
@@ -79,7 +81,8 @@ fn restored(disk: &DiskView, expected: &Expected) -> Option<Finding> {
     Some(Finding::new(verdict, words))
 }
 
-/// A disk that does not say whose it is.
+/// Judges a disk without an identity: empty, or foreign if there are data, directories that were set aside, or files of
+/// others.
 fn nameless(disk: &DiskView) -> Finding {
     match &disk.data {
         Data::None if disk.kept.is_empty() && disk.is_of_strangers() => Finding::new(
@@ -125,7 +128,7 @@ fn owner(store: &Store) -> String {
     }
 }
 
-/// Another cluster's disk, or another member's.
+/// The finding for a disk of another cluster or member. `None` if its identity is the expected one.
 fn stranger(identity: &Identity, expected: &Expected) -> Option<Finding> {
     let (theirs, wanted) = (&identity.cluster_uid, &expected.cluster_uid);
     if theirs != wanted {
@@ -139,6 +142,7 @@ fn stranger(identity: &Identity, expected: &Expected) -> Option<Finding> {
     })
 }
 
+/// Judges a disk with the identity of the expected member.
 fn ours(disk: &DiskView, identity: &Identity, expected: &Expected) -> Finding {
     if !identity.ran && disk.data == Data::None && disk.kept.is_empty() {
         return Finding::new(
@@ -170,6 +174,8 @@ fn ours(disk: &DiskView, identity: &Identity, expected: &Expected) -> Finding {
     }
 }
 
+/// Judges data of the expected incarnation with a log. Damaged if they are not intact or not of the identity's IDs,
+/// moved if the volume is another one, else whole.
 fn with_log(disk: &DiskView, identity: &Identity, store: &Store) -> Finding {
     let head = match store.whole() {
         Ok(head) => head,

@@ -113,12 +113,12 @@ pub struct LogEnd {
 }
 
 impl DiskView {
-    /// Whether there are no data at all, none that were kept, and none of somebody else.
+    /// Whether the disk was read, has no data in their place or set aside, and no files make it another's.
     pub fn is_bare(&self) -> bool {
         self.trouble.is_none() && self.data == Data::None && self.kept.is_empty() && !self.is_of_strangers()
     }
 
-    /// Whether files lie here that are not ours, and nothing says that the volume is ours all the same.
+    /// Whether there are files that are not the operator's, and no identity that says that the volume is.
     pub fn is_of_strangers(&self) -> bool {
         self.identity == IdentityFile::Absent && !self.strange.is_empty()
     }
@@ -133,7 +133,7 @@ impl DiskView {
 }
 
 impl Store {
-    /// Whose log it is, if log and database can be begun with.
+    /// Whose log it is, or why etcd cannot start with the log and the database.
     pub fn whole(&self) -> Result<LogHead, String> {
         let head = self.head.clone()?;
         self.database.clone()?;

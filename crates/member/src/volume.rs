@@ -20,8 +20,8 @@ const DOWNLOAD: &str = "restore";
 /// What file systems and storage put into the root of a volume by themselves, new ones as well.
 const OF_STORAGE: [&str; 4] = ["lost+found", ".snapshot", ".snapshots", ".zfs"];
 
-/// Whether a name in the root of a volume is somebody else's: this program puts all it makes there under a few names, also
-/// what it has not finished, and storage has some of its own.
+/// Whether a name in the root of a volume is neither this program's nor the storage's. This program makes everything
+/// there under a few names, unfinished things, too.
 pub fn is_strange(name: &str) -> bool {
     let is_ours = [DATA, OPERATOR, DOWNLOAD].contains(&name)
         || [KEPT, RESTORED].iter().any(|prefix| name.starts_with(prefix));
@@ -50,7 +50,7 @@ impl Volume {
         self.root.join(DATA)
     }
 
-    /// The directory of what is ours.
+    /// The operator's directory, with its documents.
     pub fn own(&self) -> PathBuf {
         self.root.join(OPERATOR)
     }

@@ -65,7 +65,8 @@ pub enum Outcome {
     Told,
 }
 
-/// Waits.
+/// Serves the report and turns other members away until etcd may start, by a permit or because the disk is whole by
+/// now, or until the pod is terminated. An error only if signals cannot be received.
 pub async fn wait(waiting: &Waiting, state: State) -> std::io::Result<Outcome> {
     let mut ends = [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?];
     let [terminate, interrupt] = &mut ends;
@@ -88,6 +89,7 @@ async fn listen(waiting: &Waiting, state: &Shared) {
     tokio::join!(answering, turning_away);
 }
 
+/// Listens at a port. While something else has it, it tries again.
 async fn bind(port: u16) -> tokio::net::TcpListener {
     loop {
         match serve::listen(port).await {
@@ -98,6 +100,7 @@ async fn bind(port: u16) -> tokio::net::TcpListener {
     }
 }
 
+/// Looks for a permit until etcd may start. Never returns if etcd of this image must not start.
 async fn decide(waiting: &Waiting, state: &Shared) -> Outcome {
     let mut pause = LOOK;
     let mut looks_at_disk = tokio::time::interval(LOOK_AGAIN);
@@ -154,7 +157,7 @@ fn is_unreadable(state: &Shared) -> bool {
     with(state, |state| state.finding().verdict == Verdict::Unreadable)
 }
 
-/// Looks at the disk again; it starts if it is whole by now.
+/// Reads the disk again. `Some` if it is whole by now: its start is counted then.
 fn look_again(waiting: &Waiting, state: &Shared) -> Option<Start> {
     let expected = with(state, |state| state.expected().clone());
     match restart::attempt(&waiting.volume, &waiting.surroundings, &expected) {
@@ -170,7 +173,8 @@ fn look_again(waiting: &Waiting, state: &Shared) -> Option<Start> {
     }
 }
 
-/// Uses the permit if there is a good one.
+/// Uses the permit if there is one. `None` if there is none, or if it started nothing. The nonce is checked again after
+/// each thing that takes time.
 async fn consider(waiting: &Waiting, state: &Shared) -> Result<Option<Start>, NotYet> {
     let Some(permit) = permit(&waiting.permit).map_err(NotYet::Refused)? else {
         return Ok(None);
@@ -205,7 +209,8 @@ async fn consider(waiting: &Waiting, state: &Shared) -> Result<Option<Start>, No
     }
 }
 
-/// Makes a restored directory beside the data. The process goes on waiting, whatever comes of it.
+/// Restores a directory beside the data. The process waits on after that, also if it failed, unless the disk is whole
+/// by now.
 async fn make(waiting: &Waiting, state: &Shared, permit: &Permit) -> Result<Option<Start>, NotYet> {
     let asked = with(state, |state| state.ask_to_prepare(permit, waiting.source));
     let Some(preparation) = asked.map_err(|refusal| NotYet::Refused(refusal.to_string()))? else {
@@ -236,7 +241,8 @@ fn is_present(permit: &Permit, waiting: &Waiting, state: &Shared) -> bool {
     permit.nonce == with(state, |state| state.report(waiting.source).nonce)
 }
 
-/// What must hold outside before a first start.
+/// Checks the network before a first start: the member's own peer URL leads here, and, where it joins, the other
+/// members say that it has never started. Any other start needs no network.
 async fn prepare(waiting: &Waiting, state: &Shared, grant: &Grant) -> Result<(), String> {
     let Some(first) = &grant.first else {
         return Ok(());
@@ -254,7 +260,7 @@ async fn prepare(waiting: &Waiting, state: &Shared, grant: &Grant) -> Result<(),
     }
 }
 
-/// The permit, if there is one.
+/// The permit in the file. `None` if there is no file, or an empty one.
 fn permit(path: &Path) -> Result<Option<Permit>, String> {
     let failed = |error: &dyn std::fmt::Display| format!("it cannot be read: {error}");
     let file = match File::open(path) {

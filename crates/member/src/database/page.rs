@@ -17,7 +17,7 @@ const DEEPEST: usize = 16;
 const MOST_PAGES: usize = 256;
 const LONGEST: u64 = 4 << 20;
 
-/// The pages of a file.
+/// A database file, of which pages are read. `size` is 0 until a meta page has told it.
 pub(super) struct Pages<'a, F> {
     file: &'a mut F,
     /// Of the file.
@@ -45,7 +45,7 @@ impl<'a, F: Read + Seek> Pages<'a, F> {
         })
     }
 
-    /// Bytes of the file; none if it is shorter.
+    /// Bytes of the file. `None` if the file ends before them.
     pub(super) fn bytes(&mut self, place: u64, count: usize) -> Result<Option<Vec<u8>>, String> {
         if place.saturating_add(count as u64) > self.length {
             return Ok(None);
@@ -58,6 +58,7 @@ impl<'a, F: Read + Seek> Pages<'a, F> {
         Ok(Some(bytes))
     }
 
+    /// A page with its overflow pages, cut off at [`LONGEST`] bytes. An error if the file does not have it.
     fn page(&mut self, number: u64) -> Result<Vec<u8>, String> {
         let outside = || format!("the database refers to page {number}, which it does not have");
         let place = number.checked_mul(self.size).ok_or_else(outside)?;
@@ -67,7 +68,8 @@ impl<'a, F: Read + Seek> Pages<'a, F> {
         self.bytes(place, length)?.ok_or_else(outside)
     }
 
-    /// The bucket of this name below a root.
+    /// The bucket of this name below a root page. `None` if there is none; an error if the pages are damaged or too
+    /// many lie over one another.
     pub(super) fn bucket(&mut self, root: u64, name: &[u8]) -> Result<Option<Bucket>, String> {
         let mut number = root;
         for _ in 0..DEEPEST {
@@ -90,7 +92,8 @@ impl<'a, F: Read + Seek> Pages<'a, F> {
         Err("the database is too deep".to_owned())
     }
 
-    /// Every key of a bucket with its value.
+    /// Calls `visit` with every key of a bucket and its value. An error if the bucket has more than [`MOST_PAGES`]
+    /// pages.
     pub(super) fn walk(&mut self, bucket: &Bucket, visit: &mut Visit<'_>) -> Result<(), String> {
         let mut waiting = match bucket {
             Bucket::Root(root) => vec![*root],
@@ -163,6 +166,7 @@ fn elements<'a, T>(page: &'a [u8], read: impl Fn(&'a [u8], usize) -> Option<T>) 
     all.ok_or_else(|| "a page of the database is damaged".to_owned())
 }
 
+/// Parses the value that stands for a bucket: the number of its root page, or a page of its own.
 fn bucket(value: &[u8]) -> Result<Bucket, String> {
     let short = || "a bucket of the database is damaged".to_owned();
     let (header, inline) = value.split_at_checked(BUCKET).ok_or_else(short)?;

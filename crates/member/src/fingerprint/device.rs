@@ -10,7 +10,7 @@ use super::mount::Mount;
 /// How many mappings lie over one another at most.
 const DEEPEST: usize = 8;
 
-/// The kinds that are known of the device below a mount.
+/// What the block device below a mount is called, by kind. Empty if the mount has no block device.
 pub(super) fn kinds(system: &Path, mount: &Mount) -> Vec<(&'static str, String)> {
     let Some(device) = find(system, mount) else {
         return Vec::new();
@@ -49,7 +49,8 @@ fn find(system: &Path, mount: &Mount) -> Option<PathBuf> {
     })
 }
 
-/// The device a partition, or a mapping that is only a cipher, is on.
+/// The device that has names of its own: the disk of a partition, or the device below a mapping that does not identify
+/// the volume, such as dm-crypt.
 fn whole(mut device: PathBuf) -> PathBuf {
     for _ in 0..DEEPEST {
         let below = if device.join("partition").exists() {
@@ -67,6 +68,7 @@ fn whole(mut device: PathBuf) -> PathBuf {
     device
 }
 
+/// The device below a mapping; `None` unless there is exactly one.
 fn only_slave(device: &Path) -> Option<PathBuf> {
     let mut slaves = fs::read_dir(device.join("slaves")).ok()?.flatten();
     let slave = slaves.next()?;
@@ -82,12 +84,12 @@ fn only_slave(device: &Path) -> Option<PathBuf> {
     }
 }
 
-/// Mappings whose UUID is that of what is stored, and not of this machine's way to it.
+/// Whether the UUID of a mapping is the volume's, and so the same on every node: that of LVM or of a multipath device.
 fn is_of_volume(uuid: &str) -> bool {
     uuid.starts_with("LVM-") || uuid.contains("mpath-")
 }
 
-/// Devices without such a name show zeros.
+/// Whether a device has such a name: those without one show only zeros.
 fn is_set(name: &str) -> bool {
     name.chars().any(|c| c.is_ascii_hexdigit() && c != '0')
 }
@@ -104,7 +106,7 @@ fn is_alone(system: &Path, device: &Path, serial: &str) -> bool {
     !others.any(|other| self::serial(&other.path()).as_deref() == Some(serial))
 }
 
-/// The UUID of a file system that shows its devices.
+/// The UUID of the btrfs file system on a device. Others do not show theirs.
 fn file_system(system: &Path, name: &str) -> Option<String> {
     let systems = fs::read_dir(system.join("fs/btrfs")).ok()?.flatten();
     let mut own = systems.filter(|entry| entry.path().join("devices").join(name).exists());

@@ -22,7 +22,7 @@ pub(super) struct Mount {
     pub(super) source: String,
 }
 
-/// The mount that this path is on.
+/// The mount that a path is on, from the text of `mountinfo`.
 pub(super) fn of(mounts: &str, path: &Path) -> Option<Mount> {
     let all = mounts.lines().filter_map(read);
     // Of two mounts in one place the later one is seen.
@@ -31,6 +31,7 @@ pub(super) fn of(mounts: &str, path: &Path) -> Option<Mount> {
         .map(|(_, mount)| mount)
 }
 
+/// Parses a line: the mount point and the mount. `None` if it is malformed.
 fn read(line: &str) -> Option<(PathBuf, Mount)> {
     let (before, after) = line.split_once(" - ")?;
     let mut before = before.split(' ');
@@ -79,7 +80,7 @@ impl Mount {
         !self.kind.starts_with(NUMBERED_ANEW)
     }
 
-    /// The type and source of a network file system.
+    /// The type and the source of a network file system. `None` for any other one.
     pub(super) fn share(&self) -> Option<String> {
         let source = &self.source;
         match self.kind.as_str() {

@@ -14,7 +14,8 @@ use crate::permit::SetAside;
 use crate::volume::{KEPT, RESTORED};
 
 impl Keeper<'_> {
-    /// Notes until when a directory is kept that was just set aside. Killed before that it is kept for good.
+    /// Records until when a directory is kept that was just set aside. If the process is killed before, it is kept for
+    /// good.
     pub(super) fn note_kept(&mut self, name: &str, keeps: &SetAside, now: Timestamp) -> Result<(), NotKept> {
         let mut kept = self.kept()?;
         let seconds = i64::try_from(keeps.seconds).unwrap_or(i64::MAX);
@@ -27,7 +28,7 @@ impl Keeper<'_> {
         self.write_kept(&kept)
     }
 
-    /// A download is complete; on the disk, unless the mark says under which boot alone it is to be believed.
+    /// Marks a download as complete. The snapshot is synced before, unless the mark counts only until the node reboots.
     pub fn mark_fetched(&mut self, fetched: &Fetched) -> Result<(), NotKept> {
         self.settle()?;
         if fetched.boot.is_none() {
@@ -38,14 +39,14 @@ impl Keeper<'_> {
         self.document(self.volume.new_document(), self.volume.fetched(), fetched)
     }
 
-    /// Makes room for a directory: no other that was restored stays.
+    /// Removes all directories that were restored beside the data, and first the mark that one is complete.
     pub fn clear_restored(&mut self) -> Result<(), NotKept> {
         self.remove(&[self.volume.prepared()], &self.volume.own())?;
         let directories = self.named(RESTORED)?;
         self.remove(&directories, self.volume.root())
     }
 
-    /// A restored directory is complete: all of it goes to the disk, then the mark, and the download goes away.
+    /// Marks a restored directory as complete, after all of it has been synced, and removes the download.
     pub fn mark_prepared(&mut self, prepared: &Prepared) -> Result<(), NotKept> {
         self.settle()?;
         self.sync_all(&self.volume.restored(&prepared.directory))?;
@@ -54,20 +55,22 @@ impl Keeper<'_> {
         self.clear_download()
     }
 
-    /// Removes a download, whole or not.
+    /// Removes a download, complete or not, and first its mark.
     pub fn clear_download(&mut self) -> Result<(), NotKept> {
         self.remove(&[self.volume.fetched()], &self.volume.own())?;
         self.remove(&[self.volume.download()], self.volume.root())
     }
 
-    /// What is of no use any more on a disk that starts: everything of restores but data whose time is not over.
+    /// Removes what restores left on a disk that starts by itself: restored directories, downloads, and data that were
+    /// set aside and whose time is over.
     pub fn tidy(&mut self, now: Timestamp) -> Result<(), NotKept> {
         self.clear_restored()?;
         self.clear_download()?;
         self.tidy_kept(now).map(|_| ())
     }
 
-    /// Removes data that were set aside and whose time is over. Tells until when the next of them are kept, if any are.
+    /// Removes data that were set aside and whose time is over. Returns until when the next of them are kept, or `None`
+    /// if no others are kept for a time.
     pub fn tidy_kept(&mut self, now: Timestamp) -> Result<Option<Timestamp>, NotKept> {
         let kept = self.kept()?;
         let is_there = |kept: &KeptDirectory| self.volume.kept(&kept.directory).is_dir();
@@ -104,7 +107,8 @@ impl Keeper<'_> {
         self.document(self.volume.new_document(), self.volume.kept_list(), kept)
     }
 
-    /// What is kept for a while. A list that cannot be understood is an error: nothing is deleted on a guess.
+    /// The list of what is kept for a time; empty if there is no file. One that cannot be parsed is an error: nothing
+    /// is deleted on a guess.
     fn kept(&self) -> Result<Kept, NotKept> {
         let path = self.volume.kept_list();
         let none = Kept {
@@ -120,7 +124,7 @@ impl Keeper<'_> {
         }
     }
 
-    /// What lies beside the data under names that begin so.
+    /// What is in the root of the volume under names with this prefix.
     fn named(&self, prefix: &str) -> Result<Vec<PathBuf>, NotKept> {
         let root = self.volume.root();
         let failed = |error: std::io::Error| NotKept::from(trouble("list", root, &error));
@@ -159,7 +163,7 @@ fn entries(directory: &Path) -> Result<Vec<PathBuf>, NotKept> {
     Ok(entries)
 }
 
-/// Whether a name is one that this crate gives to data it sets aside, and leads nowhere else.
+/// Whether a name is one that this crate gives to data that it sets aside, and so leads to no other directory.
 fn is_plain(name: &str) -> bool {
     name.starts_with(KEPT) && !name.contains('/')
 }

@@ -12,7 +12,8 @@ const HEADER: [u64; 2] = [1, 100];
 /// The field of a request that holds one of the older kind.
 const OLDER: u64 = 2;
 
-/// Whether the entry of this kind and with this data may be a client's.
+/// Whether an entry may be a client's. `false` only for changes of the membership, empty entries, and requests that
+/// etcd is known to make by itself.
 pub(super) fn may_be_a_clients(kind: Option<u64>, data: Option<&[u8]>) -> bool {
     if kind.is_some_and(|kind| CONFIGURATION.contains(&kind)) {
         return false;
@@ -24,6 +25,7 @@ pub(super) fn may_be_a_clients(kind: Option<u64>, data: Option<&[u8]>) -> bool {
     !is_own(data)
 }
 
+/// Whether etcd makes such a request by itself, in all its parts. One that cannot be parsed is taken for a client's.
 fn is_own(request: &[u8]) -> bool {
     if is_own_older(request) {
         return true;

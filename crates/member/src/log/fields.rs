@@ -72,7 +72,7 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-/// All fields, or nothing if it is no message to its end.
+/// All fields; `None` if the message is malformed anywhere.
 pub(super) fn all(message: &[u8]) -> Option<Vec<(u64, Value<'_>)>> {
     let mut fields = Fields::of(message);
     let all: Vec<_> = fields.by_ref().collect();
@@ -86,7 +86,7 @@ pub(super) fn is_message(message: &[u8]) -> bool {
     fields.is_whole
 }
 
-/// The number of a field.
+/// The first value of a field that is a number. `None` if there is none, or none before the message becomes malformed.
 pub(super) fn number(message: &[u8], wanted: u64) -> Option<u64> {
     Fields::of(message).find_map(|field| match field {
         (field, Value::Number(number)) if field == wanted => Some(number),
@@ -94,7 +94,7 @@ pub(super) fn number(message: &[u8], wanted: u64) -> Option<u64> {
     })
 }
 
-/// The bytes of a field.
+/// The first value of a field that is bytes. `None` if there is none, or none before the message becomes malformed.
 pub(super) fn bytes(message: &[u8], wanted: u64) -> Option<&[u8]> {
     Fields::of(message).find_map(|field| match field {
         (field, Value::Bytes(bytes)) if field == wanted => Some(bytes),

@@ -10,7 +10,7 @@ pub struct SegmentName {
 }
 
 impl SegmentName {
-    /// Reads a name such as `0000000000000001-00000000000003e8.wal`.
+    /// Parses a name such as `0000000000000001-00000000000003e8.wal`. `None` for any other file.
     pub fn read(name: &str) -> Option<Self> {
         let (sequence, first_index) = name.strip_suffix(".wal")?.split_once('-')?;
         Some(Self {

@@ -84,6 +84,8 @@ impl<R: Read> Records<R> {
         self.valid(end).map(Some)
     }
 
+    /// The record in the first bytes of the buffer. An error if its checksum does not continue that of the record
+    /// before.
     fn valid(&mut self, end: usize) -> Result<Record<'_>, String> {
         let record = &self.buffer[..end];
         if !is_message(record) {

@@ -9,7 +9,7 @@ use super::Applicant;
 use crate::command::Start;
 use crate::view::{Data, DiskView, LogHead};
 
-/// What a good permit leads to.
+/// What a good permit leads to: how the disk is changed, and how etcd is started after that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
     /// What the disk says of itself before etcd starts.
@@ -45,7 +45,7 @@ impl Grant {
         }
     }
 
-    /// A new beginning.
+    /// etcd starts without data. What is in the place of the data is set aside for good.
     pub(super) fn anew(
         applicant: &Applicant<'_>,
         first: First,
@@ -63,7 +63,8 @@ impl Grant {
         }
     }
 
-    /// A restored directory starts in the data's place. What is done of that already is not done again.
+    /// etcd starts with a restored directory in the place of the data. `put` is `None` if an earlier process has
+    /// already put it there.
     pub(super) fn restored(
         applicant: &Applicant<'_>,
         put: Option<String>,
@@ -82,7 +83,7 @@ impl Grant {
         }
     }
 
-    /// The disk starts with what is on it.
+    /// etcd starts with the data on the disk, which gets this member's identity.
     pub(super) fn as_it_is(applicant: &Applicant<'_>, head: LogHead) -> Self {
         Self {
             identity: identity(applicant, Some(head.cluster), Some(head.member)),
@@ -95,6 +96,7 @@ impl Grant {
     }
 }
 
+/// The identity that the disk gets, with this start counted.
 fn identity(applicant: &Applicant<'_>, cluster: Option<ClusterId>, member: Option<MemberId>) -> Identity {
     let before = applicant.disk.identity.found();
     Identity {
@@ -110,7 +112,8 @@ fn identity(applicant: &Applicant<'_>, cluster: Option<ClusterId>, member: Optio
     }
 }
 
-/// The identity of a whole disk for one more start: what was not known before is learnt, nothing else changes.
+/// The identity of a whole disk with one more start counted. IDs and kinds of the fingerprint that it did not have are
+/// added; nothing else changes.
 pub fn restart(identity: &Identity, head: LogHead, now: &Fingerprint) -> Identity {
     let known = |recorded: &Option<String>, logged: String| Some(recorded.clone().unwrap_or(logged));
     Identity {
@@ -123,13 +126,13 @@ pub fn restart(identity: &Identity, head: LogHead, now: &Fingerprint) -> Identit
     }
 }
 
-/// Where a member is found, as the first start has it.
+/// The peer URL of a member, by its name. `None` if the initial cluster does not have it.
 pub fn address_of<'a>(first: &'a First, member: &str) -> Option<&'a PeerUrl> {
     let found = first.members.iter().find(|(name, _)| name == member);
     found.map(|(_, url)| url)
 }
 
-/// A name that nothing on the disk has.
+/// The name under which data are set aside, with the incarnation of the disk. No directory on the disk has it.
 fn kept_name(disk: &DiskView) -> String {
     let incarnation = disk.identity.found().map_or(0, |identity| identity.incarnation);
     let prefix = format!("kept-{incarnation}-");

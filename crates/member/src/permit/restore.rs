@@ -7,7 +7,7 @@ use super::{Applicant, Grant, Refusal, SetAside, first, id, matching_ids};
 use crate::view::LogHead;
 use crate::volume::RESTORED;
 
-/// What is made beside the data, of the snapshot that was downloaded.
+/// The member that is restored beside the data, from the snapshot that was downloaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Preparation {
     /// The restore it belongs to.
@@ -28,6 +28,8 @@ pub struct Preparation {
     pub snapshot_size: u64,
 }
 
+/// Only a disk without data, or with data of an earlier incarnation, is prepared, and only from the download that the
+/// permit names.
 pub(super) fn prepare(permit: &Permit, applicant: &Applicant<'_>) -> Result<Preparation, Refusal> {
     match applicant.verdict {
         Verdict::Empty | Verdict::Unborn => {}
