@@ -83,7 +83,7 @@ impl Classified for Error {
     }
 }
 
-/// Executes a step.
+/// Executes the step of a plan, unless the `EtcdCluster` has changed since it was observed: then it is stale.
 pub async fn act(
     step: &Step,
     plan: &Plan,
@@ -129,7 +129,8 @@ pub async fn act(
     }
 }
 
-/// Why the step is stale; `None` if the `EtcdCluster` is as it was observed.
+/// Why the step is stale; `None` if the `EtcdCluster` and what its status records are as observed. It is stale if the
+/// cluster is paused or being deleted, too.
 async fn why_stale(
     plan: &Plan,
     observation: &Observation,
@@ -184,6 +185,7 @@ async fn read_pod(
     Ok(now.filter(|now| now.metadata.uid.as_deref() == Some(pod.uid.as_str())))
 }
 
+/// Changes each of these pods: the API server then rejects a permit that a previous leader sends for the pod as it was.
 async fn fence_pods(
     pods: &[PodRef],
     observation: &Observation,
@@ -202,6 +204,8 @@ async fn fence_pods(
     ))
 }
 
+/// Writes permits into annotations of their pods. If all of them were written before and are only repeated, the step
+/// waits.
 async fn deliver_permits(
     permits: &[(PodRef, Permit)],
     observation: &Observation,
@@ -251,7 +255,7 @@ async fn deliver_permits(
     )))
 }
 
-/// Reads the claim of an ordinal from the API server, and whether it is bound to the volume recorded for the member.
+/// Whether the claim of an ordinal, as the API server has it now, is bound to the volume recorded for the member.
 async fn has_recorded_volume(
     ordinal: Ordinal,
     observation: &Observation,
@@ -342,7 +346,8 @@ fn connections_by_preference<'a>(observation: &'a Observation, known: &Known) ->
         .collect()
 }
 
-/// The connection that is tried first.
+/// The connection that is tried first; `None` while the membership is unknown or neither leader nor reader is
+/// connected.
 fn preferred_connection(observation: &Observation) -> Option<&Connection> {
     connections_by_preference(observation, observation.observed.known()?)
         .first()
@@ -362,6 +367,7 @@ async fn is_still_learner(observation: &Observation, ordinal: Ordinal, id: Membe
 /// The membership as observed is unknown.
 const MEMBERSHIP_UNKNOWN: &str = "the membership is unknown";
 
+/// Makes a change through etcd. While a voter refuses it as unhealthy, the next one is tried.
 async fn change_membership(step: &Step, observation: &Observation, deps: &Deps) -> Result<Outcome, Error> {
     let Some(known) = observation.observed.known() else {
         return Ok(Outcome::Waits(MEMBERSHIP_UNKNOWN.to_owned()));
@@ -449,6 +455,8 @@ async fn send_change(
     permit.spend(call).await
 }
 
+/// Sends a change through one member, once that has returned the membership by a linearizable read, and as it was
+/// observed.
 async fn change_membership_through(
     connection: &Connection,
     step: &Step,

@@ -188,7 +188,7 @@ impl Blocker {
         }
     }
 
-    /// The case as a word.
+    /// The reason by which the status and the metrics name the blocker.
     pub fn reason(&self) -> BlockerReason {
         match self {
             Self::Member { problem, .. } => problem.reason(),
@@ -220,7 +220,7 @@ impl Blocker {
         }
     }
 
-    /// The member that it is about, if it is about one.
+    /// The member that it is about. `None` if it is about the cluster or about several members.
     pub fn member_name(&self) -> Option<&str> {
         match self {
             Self::Member { name: member, .. }
@@ -233,7 +233,8 @@ impl Blocker {
         }
     }
 
-    /// Whether it ends only if the user acts.
+    /// Whether it ends only if the user acts. Of a container that has not started, that is so only where the kubelet
+    /// says so.
     pub fn needs_user(&self) -> bool {
         match self {
             Self::Member {
@@ -259,7 +260,8 @@ impl Blocker {
     }
 }
 
-/// Whether these blockers end only if the user acts. A decision that is blocked without a blocker says so in its text.
+/// Whether these blockers end only if the user acts. `true` also without any: a decision that is blocked without a
+/// blocker says so in its text.
 pub fn need_user(blockers: &[Blocker]) -> bool {
     blockers.is_empty() || blockers.iter().any(Blocker::needs_user)
 }
@@ -269,7 +271,8 @@ pub fn root_cause(blockers: &[Blocker]) -> Option<&Blocker> {
     blockers.iter().find(|blocker| blocker.is_root_cause())
 }
 
-/// The texts of these blockers, at most `limit`, sorted. Members with the same problem share one text.
+/// The texts of these blockers, sorted: of the first `limit` different ones, each of at most `max_chars`. Members with
+/// the same problem share one text.
 pub fn describe_all(blockers: &[Blocker], limit: usize, max_chars: usize) -> Vec<String> {
     let mut groups: Vec<(&Blocker, Vec<&str>)> = Vec::new();
     for blocker in blockers {

@@ -74,8 +74,8 @@ pub struct Objects {
 }
 
 impl Objects {
-    /// What the pod of a member should wear, for an apply on the one that runs: of its annotations only those that
-    /// say nothing about how it was started.
+    /// Labels and annotations for the running pod of a member, which are applied without a restart. The operator's own
+    /// annotations, which tell how the pod was started, are left out.
     pub fn live_metadata_for(&self, name: &str) -> Pod {
         let mut metadata = self.live_metadata.clone();
         let labels = metadata.labels.get_or_insert_default();
@@ -88,7 +88,8 @@ impl Objects {
     }
 }
 
-/// The objects of a cluster; refusals name what of the spec this version of etcd, or a pod, cannot have.
+/// The objects of a cluster. Refusals name what of the spec this version of etcd, or a pod, cannot have. While the pod
+/// template must not change, the stored one is used instead of one that is refused.
 pub fn build(desired: &Desired, inputs: &BuildInputs) -> Result<Objects, Vec<Refusal>> {
     let rendered = desired.with_snapshot_count(inputs.snapshot_count);
     let wanted = match (template::template(&rendered, inputs), &inputs.stored) {

@@ -167,7 +167,8 @@ pub struct Updates {
 }
 
 impl Desired {
-    /// The version that is meant: what is asked for, else what was chosen before, else the newest of the default minor.
+    /// The version that is meant: what the spec says, else what was chosen before, else the newest of the default
+    /// minor.
     pub fn version(&self, chosen: Option<&Version>) -> Version {
         version(&self.image, chosen)
     }
@@ -253,8 +254,8 @@ pub fn parse(cluster: &EtcdCluster) -> Result<Desired, Vec<Refusal>> {
     }
 }
 
-/// As much of a cluster whose spec is refused as it takes to look at its members, of which nothing is to be done; none where
-/// it has not formed.
+/// The fields of a refused spec that it takes to observe the members: size, TLS and storage. It is paused, so that
+/// nothing is changed. `None` if the cluster has not formed or has no members.
 pub fn without_refused_fields(cluster: &EtcdCluster) -> Option<EtcdCluster> {
     let status = cluster.status.as_ref()?;
     status.cluster_id.as_ref()?;
@@ -281,7 +282,7 @@ pub fn without_refused_fields(cluster: &EtcdCluster) -> Option<EtcdCluster> {
     (size > 0).then_some(plain)
 }
 
-/// The version that was chosen for a cluster whose user names none.
+/// The version in the status, which counts where the spec names none. `None` if there is none or it cannot be parsed.
 pub fn recorded_version(cluster: &EtcdCluster) -> Option<Version> {
     cluster.status.as_ref()?.current_version.parse().ok()
 }
@@ -417,7 +418,7 @@ fn tls(secrets: Option<&StaticTls>) -> Result<Tls, Vec<Refusal>> {
     Ok(Tls { peer, client })
 }
 
-/// Clients of the ancestor send empty texts for fields they do not set.
+/// The text unless it is empty: clients of the ancestor send empty texts for fields they do not set.
 fn non_empty(text: Option<&String>) -> Option<&str> {
     text.map(String::as_str).filter(|t| !t.is_empty())
 }

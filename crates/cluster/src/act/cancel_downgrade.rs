@@ -16,12 +16,12 @@ use crate::observe::Observation;
 use crate::plan::Plan;
 use crate::reconcile::Deps;
 
-/// Whether a downgrade may be enabled of which members of this version do not tell.
+/// Whether members of this version do not tell if a downgrade is enabled: those of 3.5.
 pub fn may_hide_downgrade(version: &Version) -> bool {
     Minor::of(version) == Some(Minor::V3_5)
 }
 
-/// Cancels it; that none is enabled is no error.
+/// Cancels a downgrade that may be enabled; that none is enabled is no error.
 pub async fn cancel_hidden_downgrade(
     member: &dyn Port,
     permit: WritePermit,
@@ -33,8 +33,9 @@ pub async fn cancel_hidden_downgrade(
     })
 }
 
-/// Cancels it before the pod template leaves 3.5. Returns whether the template may change: some patches of 3.5 cancel a downgrade
-/// and do not answer, so that the next reconcile asks again.
+/// Cancels a downgrade that may be enabled, before the pod template leaves 3.5. Returns whether the template may
+/// change, also where there is nothing to cancel. Some patches of 3.5 cancel a downgrade and do not answer: then the
+/// next reconcile asks again.
 pub async fn cancel_before_template(
     plan: &Plan,
     observation: &Observation,

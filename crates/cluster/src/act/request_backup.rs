@@ -9,7 +9,8 @@ use super::{Error, Outcome};
 use crate::observe::accepts_requests;
 use crate::plan::BackupRequest;
 
-/// Sets the annotation `backup-now`, unless the `EtcdBackup` has that value already.
+/// Sets the annotation `backup-now`, unless the `EtcdBackup` has that value already. The step is stale if backups of
+/// this cluster can no longer be requested from it.
 pub async fn request_backup(
     request: &BackupRequest,
     cluster: &ObjectKey,

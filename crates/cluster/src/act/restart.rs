@@ -27,8 +27,8 @@ pub struct Restart<'a> {
     pub lowered_to: Option<Minor>,
 }
 
-/// Lets a member restart with the current pod template, if all other voters serve at this moment, and nothing keeps it from a
-/// lower minor version.
+/// Lets a member restart with the current pod template, if all other voters serve at this moment, and nothing keeps it
+/// from a lower minor version. Otherwise it waits.
 pub async fn restart_pod(
     restart: Restart<'_>,
     observation: &Observation,
@@ -81,8 +81,8 @@ pub async fn restart_pod(
     }
 }
 
-/// Why a member must not start with a lower minor version at this moment. One that does not answer, and whose pod is to be
-/// replaced all the same, starts if the cluster version is lowered.
+/// Why a member must not start with a lower minor version at this moment; `None` if it may. One that does not answer,
+/// and whose pod is to be replaced all the same, starts if the cluster version is lowered.
 async fn why_not_lowered(ordinal: Ordinal, minor: Minor, observation: &Observation) -> Option<NotLowered> {
     let cluster_version = observation.probes.cluster_version().await;
     if let Some(connection) = observation.probes.connections.get(&ordinal) {
@@ -94,12 +94,13 @@ async fn why_not_lowered(ordinal: Ordinal, minor: Minor, observation: &Observati
     cluster_not_lowered(cluster_version.as_ref(), minor)
 }
 
-/// Whether an eviction failed as it does for a pod of several budgets, which the API server does not name then.
+/// Whether an eviction failed as it does for a pod of several PodDisruptionBudgets, which the API server does not name
+/// then.
 fn names_no_budget(error: &apply::Error) -> bool {
     matches!(error, apply::Error::Api { source, .. } if matches!(&**source, kube::Error::Api(status) if status.code == 500))
 }
 
-/// The budgets that apply to a pod, by name.
+/// The names of the PodDisruptionBudgets that select a pod.
 async fn budgets_of(pod: &ObjectKey, uid: &str, deps: &Deps) -> Result<Vec<String>, Error> {
     let found = deps.applier.read::<Pod>(pod).await?;
     let found = found.filter(|found| found.metadata.uid.as_deref() == Some(uid));
@@ -128,7 +129,8 @@ fn describe_refusal(message: &str, budgets: &[String]) -> String {
     }
 }
 
-/// Why a voter may not be relied on at this moment: its pod goes or is not ready, or it does not answer a linearizable read.
+/// Why a voter may not be relied on at this moment: its pod goes or is not ready, or it does not answer a linearizable
+/// read. `None` if it serves. A pod that was observed unready is one that the plan excuses.
 async fn why_not_serving(
     ordinal: Ordinal,
     id: MemberId,
@@ -171,7 +173,7 @@ async fn why_not_serving(
     Ok((!is_voter).then_some("does not confirm that it is a voter that follows a leader"))
 }
 
-/// Why the membership is not what was observed.
+/// Why the membership is not what was observed; `None` if a linearizable read returns the same now.
 async fn why_membership_changed(observation: &Observation) -> Option<&'static str> {
     let (Some(known), Some(connection)) = (observation.observed.known(), preferred_connection(observation))
     else {

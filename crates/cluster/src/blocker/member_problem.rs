@@ -14,7 +14,7 @@ use crate::observed_state::{CallFailure, End, StartDelay, Unschedulable};
 /// At most this much text of Kubernetes is shown: in a status the hint after it must have room.
 const MAX_CHARS: usize = 300;
 
-/// What was found on a volume, in words.
+/// The guard's explanation of its verdict on a volume; the name of the verdict if it gave none.
 pub fn describe_verdict(detail: &str, verdict: &Verdict) -> String {
     if detail.is_empty() {
         format!("{verdict:?}")
@@ -317,7 +317,7 @@ impl MemberProblem {
         }
     }
 
-    /// Whether it is a cause by itself, and not only a member that has not started yet.
+    /// Whether it explains by itself why a member does not serve. A member that merely has not started yet does not.
     pub fn is_root_cause(&self) -> bool {
         match self {
             Self::Unschedulable { .. }

@@ -31,22 +31,22 @@ impl Addresses {
         }
     }
 
-    /// The name under which a member is found.
+    /// The DNS name of a member's pod.
     pub fn host(&self, ordinal: u8) -> String {
         self.pod_host(&member_name(&self.cluster, ordinal))
     }
 
-    /// Where members reach a member.
+    /// The URL at which the other members reach a member.
     pub fn peer(&self, ordinal: u8) -> PeerUrl {
         self.peer_at(&self.host(ordinal))
     }
 
-    /// Where clients reach a member.
+    /// The URL at which clients reach a member.
     pub fn client(&self, ordinal: u8) -> ClientUrl {
         self.client_at(&self.host(ordinal))
     }
 
-    /// Where clients reach any member that serves.
+    /// The URL of the client Service, which leads to any ready member.
     pub fn service(&self) -> ClientUrl {
         let Self {
             cluster,
@@ -77,7 +77,7 @@ impl Addresses {
         url.parse().expect("names of Kubernetes make addresses")
     }
 
-    /// Where health and figures are shown, without TLS whatever clients speak.
+    /// Where health and metrics are served: without TLS, also if clients use it.
     pub(super) fn metrics_at(host: &str) -> ClientUrl {
         let url = format!("http://{host}:{METRICS_PORT}");
         url.parse().expect("names of Kubernetes make addresses")

@@ -26,7 +26,8 @@ pub enum PendingChange {
     Operator,
 }
 
-/// The template the StatefulSet gets.
+/// The template for the StatefulSet, and why it is not the wanted one. With another spec hash, the wanted one is taken
+/// only if `may_update_template` is set and no restore stands; with the same one, only if the images are the same.
 pub(super) fn choose_template(
     wanted: PodTemplateSpec,
     inputs: &BuildInputs,
@@ -76,7 +77,7 @@ fn etcd_image(template: &PodTemplateSpec) -> Option<&str> {
     etcd_container(template)?.image.as_deref()
 }
 
-/// The settings in which two pod templates differ, in the words of the spec and as flags of etcd.
+/// The settings in which two pod templates differ, by fields of the spec and flags of etcd. Never empty.
 fn changed_settings(stored: &PodTemplateSpec, wanted: &PodTemplateSpec) -> Vec<String> {
     let (no_pod, no_container) = (PodSpec::default(), Container::default());
     let pod_was = stored.spec.as_ref().unwrap_or(&no_pod);
@@ -137,8 +138,8 @@ fn changed_settings(stored: &PodTemplateSpec, wanted: &PodTemplateSpec) -> Vec<S
     changed
 }
 
-/// The stored pod with what does not touch a running one: labels and annotations of the user, and the incarnation,
-/// which moves for itself.
+/// The stored template with what may change without a restart: the user's labels and annotations, and the incarnation,
+/// by which pods that are created from now on judge their volumes.
 fn keep_stored_template(
     mut stored: PodTemplateSpec,
     wanted: PodTemplateSpec,

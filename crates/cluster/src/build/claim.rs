@@ -12,7 +12,7 @@ use super::{
 };
 use crate::desired::{Desired, Storage};
 
-/// The claims of the StatefulSet.
+/// The claim templates of the StatefulSet; none where data live with the pods.
 pub(super) fn templates(desired: &Desired) -> Vec<PersistentVolumeClaim> {
     let Storage::Persistent { claim, labels, .. } = &desired.storage else {
         return Vec::new();
@@ -28,8 +28,8 @@ pub(super) fn templates(desired: &Desired) -> Vec<PersistentVolumeClaim> {
     }]
 }
 
-/// What must be true of a member's claim that is there: labels, owner, and a size that only grows. None where no
-/// claims are asked for: what is there then is not ours to change.
+/// What an existing claim of a member is kept to: its labels, its owner, and a size that only grows. `None` where the
+/// spec asks for no claims: existing ones then stay as they are.
 ///
 /// It is for an apply on this very claim; a claim that is gone must not be made from it.
 pub fn claim(
@@ -80,6 +80,7 @@ fn requested(claim: &PersistentVolumeClaimSpec) -> Option<&Quantity> {
     claim.resources.as_ref()?.requests.as_ref()?.get("storage")
 }
 
+/// Whether the wanted size is larger; `false` if either cannot be parsed.
 fn is_larger(wanted: &Quantity, has: &Quantity) -> bool {
     matches!((quantity::millis(wanted), quantity::millis(has)), (Ok(wanted), Ok(has)) if wanted > has)
 }

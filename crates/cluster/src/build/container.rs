@@ -15,7 +15,8 @@ use crate::desired::{Desired, Storage, VARIABLES};
 /// Which interface of etcd its tool speaks.
 const ETCDCTL_API: &str = "ETCDCTL_API";
 
-/// etcd in the image that upstream makes, behind the guard.
+/// The container of etcd. Its command is the guard, `etcd-operator member`, which becomes etcd with these flags once it
+/// may start.
 pub(super) fn etcd(desired: &Desired, inputs: &BuildInputs, flags: Vec<String>) -> Container {
     let mut command = vec![
         PROGRAM.to_owned(),
@@ -71,8 +72,8 @@ pub(super) fn etcd(desired: &Desired, inputs: &BuildInputs, flags: Vec<String>) 
     }
 }
 
-/// It runs first, copies, and tells how far the log on a volume goes that outlives pods; with the resources of etcd's so
-/// that the pod needs no more than that.
+/// The init container that copies the operator's program into the pod, and reports how far the log on a persistent
+/// volume goes. It has the resources of etcd's container, so that the pod needs no more than that.
 pub(super) fn install(desired: &Desired, inputs: &BuildInputs) -> Container {
     let mut command = ["etcd-operator", "install", TOOLS].map(str::to_owned).to_vec();
     let mut mounts = vec![volumes::tools()];
@@ -92,6 +93,7 @@ pub(super) fn install(desired: &Desired, inputs: &BuildInputs) -> Container {
     }
 }
 
+/// An environment variable with the value of a field of the pod.
 pub(super) fn variable(name: &str, path: &str) -> EnvVar {
     EnvVar {
         name: name.to_owned(),

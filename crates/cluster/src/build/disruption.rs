@@ -11,8 +11,9 @@ use super::{
 };
 use crate::desired::Desired;
 
-/// How many voters the budget counts. While the cluster shrinks those that are still there need their own quorum. While members
-/// are restarted those that are yet to come must not forbid it: the change may be what lets them come.
+/// How many voters the PodDisruptionBudget counts. While the cluster shrinks, the members that are still there need
+/// their own quorum. During a rollout only present voters count: missing ones must not forbid the restart that may let
+/// them come.
 pub fn budget_voters(live: usize, wanted: usize, is_rolling_out: bool) -> usize {
     if is_rolling_out && live > 0 {
         live
@@ -21,7 +22,8 @@ pub fn budget_voters(live: usize, wanted: usize, is_rolling_out: bool) -> usize 
     }
 }
 
-/// None for one member: a budget would hold every drain up and save nothing.
+/// The PodDisruptionBudget that keeps a quorum. `None` for fewer than two voters: it would block every drain and
+/// protect nothing.
 pub(super) fn budget(desired: &Desired, inputs: &BuildInputs) -> Option<PodDisruptionBudget> {
     let voters = inputs.budget_voters;
     if voters < 2 {

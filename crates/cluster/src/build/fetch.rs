@@ -26,7 +26,7 @@ pub const FETCH_CLAIM: &str = "restore-backups";
 /// What the names of its volumes begin with.
 const PREFIX: &str = "restore-";
 
-/// Puts the container into the template, or takes it out.
+/// Adds the fetch container of a restore to the template, keeps it as the stored template has it, or removes it.
 pub(super) fn apply(template: &mut PodTemplateSpec, inputs: &BuildInputs) {
     let Some(spec) = &mut template.spec else {
         return;
@@ -43,7 +43,7 @@ pub(super) fn apply(template: &mut PodTemplateSpec, inputs: &BuildInputs) {
     }
 }
 
-/// What the pods of before had of it.
+/// Takes over the fetch container and its volumes from the stored pod template.
 fn keep_stored(spec: &mut PodSpec, before: Option<&PodSpec>) {
     let containers = before.and_then(|before| before.init_containers.as_ref());
     let fetch = containers
@@ -61,7 +61,8 @@ fn keep_stored(spec: &mut PodSpec, before: Option<&PodSpec>) {
     spec.volumes.get_or_insert_default().extend(own.cloned());
 }
 
-/// The pods are made anew anyway, and what guards their disks must know what a restore is.
+/// Gives the install container this operator's image. A restore re-creates the pods anyway, and an earlier guard may
+/// not know of restores.
 fn update_install_image(spec: &mut PodSpec, inputs: &BuildInputs) {
     let containers = spec.init_containers.iter_mut().flatten();
     for install in containers.filter(|container| container.name == INSTALL) {
@@ -126,6 +127,7 @@ fn order_variable(request: &RestoreIntent, inputs: &BuildInputs) -> EnvVar {
     }
 }
 
+/// The volumes and mounts with the Secrets and the claim that the fetch container reads.
 fn secret_mounts(request: &RestoreIntent) -> Vec<(Volume, VolumeMount)> {
     let secrets = &request.secrets;
     let named = [

@@ -28,7 +28,8 @@ const COMPACTION_CHECK_PERIOD: Duration = Duration::from_mins(1);
 /// etcd reads all data of all members to compare them; without compactions nothing else would find a difference.
 const HASH_CHECK_PERIOD: Duration = Duration::from_hours(24);
 
-/// The arguments of etcd in the frame's version.
+/// etcd's arguments in the version of the pod template, without those of a first start. A refusal names the field whose
+/// flag the version does not have, or the variable that sets a flag a second time.
 pub(super) fn render_arguments(desired: &Desired, inputs: &BuildInputs) -> Result<Vec<String>, Vec<Refusal>> {
     let arguments = flags::render(&config(desired, inputs), &inputs.version)
         .map_err(|error| vec![Refusal::invalid(spec_field(&error), error.to_string())])?;
@@ -45,7 +46,8 @@ pub(super) fn render_arguments(desired: &Desired, inputs: &BuildInputs) -> Resul
     Ok(arguments.into_iter().map(insert_pod_name).collect())
 }
 
-/// What is wrong with a variable: etcd does not start when a flag and its variable are both set.
+/// Why a variable of the environment is refused: etcd does not start when a flag and its variable are both set. `None`
+/// if the flag is not set.
 pub(super) fn why_variable_conflicts(variable: &str, arguments: &[String]) -> Option<String> {
     let flag = variable
         .strip_prefix("ETCD_")?
@@ -62,7 +64,7 @@ pub(super) fn why_variable_conflicts(variable: &str, arguments: &[String]) -> Op
     })
 }
 
-/// The field that asks for what etcd cannot be told.
+/// The field of the spec that an error about a flag comes from.
 fn spec_field(error: &FlagError) -> &'static str {
     let flag = match error {
         FlagError::Unknown(_) => return "spec.version",
@@ -79,6 +81,7 @@ fn spec_field(error: &FlagError) -> &'static str {
 
 const EXTRA_ARGS_FIELD: &str = "spec.etcd.extraArgs";
 
+/// Puts the variable with the pod's name into the addresses of a member; the kubelet replaces it.
 fn insert_pod_name(argument: String) -> String {
     match ADDRESS_FLAGS.iter().find(|flag| argument.starts_with(**flag)) {
         Some(_) => argument.replacen(&format!("://{POD_PLACEHOLDER}."), &format!("://{POD_NAME}."), 1),

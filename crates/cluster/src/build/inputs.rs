@@ -62,7 +62,7 @@ pub enum FetchContainer {
     Required(Box<RestoreIntent>),
 }
 
-/// Metadata of an object that goes with the cluster.
+/// Metadata of an object that the `EtcdCluster` controls, and with which it is deleted.
 pub(super) fn owned_metadata(cluster: &ClusterName, inputs: &BuildInputs, name: String) -> ObjectMeta {
     ObjectMeta {
         name: Some(name),

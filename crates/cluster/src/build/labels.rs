@@ -81,7 +81,8 @@ pub(super) fn string_map<const N: usize>(pairs: [(&str, &str); N]) -> Map {
         .collect()
 }
 
-/// The cluster as an owner. Its deletion never waits for what it owns: to say so would take a right of its own.
+/// The cluster as an owner, and as the controller if `controls` is set. Its deletion never waits for what it owns: to
+/// say so would take a right of its own.
 pub(super) fn owner(cluster: &ClusterName, uid: &str, controls: bool) -> OwnerReference {
     OwnerReference {
         api_version: format!("{GROUP}/{VERSION}"),

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use merge::FIELD;
 
-/// The template with the patch applied.
+/// The template with the patch applied. Refusals name by path what the patch must not change, and what no pod has.
 pub(super) fn apply_patch(
     template: PodTemplateSpec,
     patch: Option<&Map<String, Value>>,
@@ -39,6 +39,7 @@ fn json(template: &PodTemplateSpec) -> Value {
     serde_json::to_value(template).expect("a template is JSON")
 }
 
+/// Parses the merged template. A refusal names the path at which it cannot be part of a pod.
 fn typed(merged: &Value) -> Result<PodTemplateSpec, Refusal> {
     let mut track = serde_path_to_error::Track::new();
     let reader = serde_path_to_error::Deserializer::new(merged, &mut track);

@@ -27,8 +27,8 @@ const READYZ: &str = "/readyz";
 /// How often that must have been true, one after the other, where a learner may be asked.
 pub(super) const READY_SUCCESSES: i32 = 2;
 
-/// The peer port is open while `member` waits and from the first moment of etcd's; a defragmentation does not close
-/// it.
+/// Liveness by the peer port, which is open while the guard waits and as soon as etcd runs; a defragmentation does not
+/// close it.
 pub(super) fn liveness() -> Probe {
     Probe {
         tcp_socket: Some(socket(PEER_PORT)),
@@ -39,7 +39,7 @@ pub(super) fn liveness() -> Probe {
     }
 }
 
-/// Without an end that anybody sees: whether a start takes too long is for the operator to judge.
+/// Startup by the peer port, without a deadline in practice: the operator judges whether a start takes too long.
 pub(super) fn startup() -> Probe {
     Probe {
         tcp_socket: Some(socket(PEER_PORT)),
@@ -50,7 +50,8 @@ pub(super) fn startup() -> Probe {
     }
 }
 
-/// True only of a voter that answers with the others' consent.
+/// Readiness of a voter that answers with a quorum, as far as the kubelet can find that out from this version. Before
+/// 3.3 with TLS, it only connects to the client port.
 pub(super) fn readiness(desired: &Desired, version: &Version) -> Probe {
     let has = |feature: Feature| feature.is_in(version);
     let http = |path: &str, port| Probe {
@@ -93,8 +94,8 @@ pub(super) fn readiness(desired: &Desired, version: &Version) -> Probe {
     }
 }
 
-/// Lets one look do for as long as the cluster has not formed, and not a moment longer: also where the template is one of
-/// before that must not change otherwise.
+/// Sets after how many successes of `/readyz` a pod is ready: one until the cluster has formed, then two. It also
+/// changes a stored template that must not change otherwise.
 pub(super) fn set_success_threshold(template: &mut PodTemplateSpec, has_formed: bool) {
     let containers = template.spec.iter_mut().flat_map(|spec| &mut spec.containers);
     let etcd = containers.filter(|container| container.name == ETCD);
@@ -111,7 +112,8 @@ pub(super) fn set_success_threshold(template: &mut PodTemplateSpec, has_formed: 
     }
 }
 
-/// Whether a learner in this pod could be taken for a voter.
+/// Whether the pod is ready after one success of `/readyz`, as pods are that were made before the cluster formed. A
+/// learner in it could be taken for a voter, and clients be routed to it.
 pub fn has_single_success_probe(pod: &PodSpec) -> bool {
     let etcd = pod.containers.iter().filter(|container| container.name == ETCD);
     let mut probes = etcd.filter_map(|etcd| etcd.readiness_probe.as_ref());
@@ -135,7 +137,8 @@ fn ready_command(desired: &Desired) -> Vec<String> {
     command
 }
 
-/// An election makes every member unready for a moment; that must not take them all from the Service at once.
+/// A probe every second that fails after five: an election makes every member unready for a moment, and must not take
+/// them all from the Service at once.
 fn frequent_probe() -> Probe {
     Probe {
         period_seconds: Some(1),

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{Capabilities, PodSecurityContext, SeccompProfil
 /// A user without name or rights, the same as in images without a shell.
 const NON_ROOT_ID: i64 = 65532;
 
-/// The pod's: each field the user sets counts, the others are ours.
+/// The security context of the pod: the fields that the user sets, and the operator's defaults for the others.
 pub(super) fn pod(wanted: Option<&PodSecurityContext>) -> PodSecurityContext {
     let wanted = wanted.cloned().unwrap_or_default();
     let is_root = wanted.run_as_user == Some(0);
@@ -29,7 +29,7 @@ pub(super) fn pod(wanted: Option<&PodSecurityContext>) -> PodSecurityContext {
     }
 }
 
-/// Each container's.
+/// The security context of each of the operator's containers.
 pub(super) fn container() -> SecurityContext {
     SecurityContext {
         allow_privilege_escalation: Some(false),

@@ -18,7 +18,8 @@ use crate::desired::Desired;
 /// A label that no pod has: users may not set labels of this prefix, and the operator sets none of this name.
 const NOT_SERVING: (&str, &str) = ("etcd.database.coreos.com/serves", "not-yet");
 
-/// By this one members find one another, before they are ready: to become ready they need each other.
+/// The headless Service by which members find one another, also before they are ready: to become ready they need each
+/// other.
 pub(super) fn headless(desired: &Desired, inputs: &BuildInputs) -> Service {
     let name = &desired.name;
     Service {
@@ -35,7 +36,7 @@ pub(super) fn headless(desired: &Desired, inputs: &BuildInputs) -> Service {
     }
 }
 
-/// The one for clients leads to ready members, and to none before the cluster has formed.
+/// The Service for clients. It selects no pod before the cluster has formed, and leads to ready members from then on.
 pub(super) fn client(desired: &Desired, inputs: &BuildInputs) -> Service {
     let (name, service) = (&desired.name, &desired.service);
     let mut metadata = owned_metadata(name, inputs, name.client_service());

@@ -16,7 +16,8 @@ use super::{
 };
 use crate::desired::Desired;
 
-/// Pods come all at once and are never restarted by the StatefulSet; claims are never deleted by it.
+/// The StatefulSet: it creates all pods at once, never restarts one (OnDelete), and never deletes claims. The claim
+/// templates stay as stored, because they cannot change.
 pub(super) fn set(desired: &Desired, inputs: &BuildInputs, template: PodTemplateSpec) -> StatefulSet {
     let name = &desired.name;
     let mut metadata = owned_metadata(name, inputs, name.to_string());

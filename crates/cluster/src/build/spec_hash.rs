@@ -24,7 +24,8 @@ pub struct RestartRequests {
     pub by_kubectl: Option<String>,
 }
 
-/// The hash. Taken apart in full, so that nobody adds a field without deciding whether it restarts members.
+/// The hash of those settings for which members are restarted. It names every field of [`Desired`], so that a new field
+/// needs a decision whether it restarts members.
 pub fn spec_hash(desired: &Desired, version: &Version, restart: &RestartRequests) -> String {
     let Desired {
         name: _,
@@ -58,7 +59,7 @@ pub fn spec_hash(desired: &Desired, version: &Version, restart: &RestartRequests
     })))
 }
 
-/// What of it is asked for.
+/// Removes fields that are not set, so that a new field changes no hash of clusters that do not set it.
 fn drop_nulls(value: Value) -> Value {
     match value {
         Value::Object(fields) => {
@@ -118,7 +119,7 @@ fn pod_settings(pod: &Pod) -> Value {
     })
 }
 
-/// A claim outlives the pod and changes without it.
+/// Of a persistent volume only that it is one: a claim outlives the pod and changes without a restart.
 fn storage_settings(storage: &Storage) -> Value {
     match storage {
         Storage::Persistent { .. } => json!("PersistentVolume"),

@@ -20,7 +20,7 @@ const EARLIER_RESTORES: &str = "etcd.database.coreos.com/earlier-restores";
 const MEMBERS: &str = "etcd.database.coreos.com/members";
 const SERVED_SPEC_HASHES: &str = "etcd.database.coreos.com/served-spec-hashes";
 
-/// What the StatefulSet remembers.
+/// What annotations of the StatefulSet repeat of the status, to recover it from if it is lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateAnnotations {
     /// Which life of the data runs.
@@ -42,7 +42,8 @@ pub struct StateAnnotations {
 }
 
 impl StateAnnotations {
-    /// What a stored StatefulSet remembers; nothing without an incarnation that can be read.
+    /// Reads the annotations of a StatefulSet. `None` without an incarnation that can be parsed; anything else that
+    /// cannot be parsed counts as not there.
     pub fn read(set: &StatefulSet) -> Option<Self> {
         let annotations = set.metadata.annotations.as_ref()?;
         let list = |key| {
@@ -67,6 +68,8 @@ impl StateAnnotations {
         })
     }
 
+    /// The annotations to write. Each member's progress in a restore is left out: it would change the StatefulSet too
+    /// often.
     pub(super) fn annotations(&self) -> Map {
         let Self {
             incarnation,
@@ -107,7 +110,8 @@ impl StateAnnotations {
     }
 }
 
-/// Nothing of it holds a slash or a comma: Kubernetes lets neither names nor UIDs of claims have one.
+/// A member as text. None of its parts holds a slash or a comma: Kubernetes lets neither names nor UIDs of claims have
+/// one.
 fn format_member((name, member): (&String, &MemberRecord)) -> String {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     format!(

@@ -19,7 +19,7 @@ use etcd_operator_api::names::{
 /// The annotation of the StatefulSet with the template as it was last applied, without what others added to it since.
 const ANNOTATION_TEMPLATE: &str = "etcd.database.coreos.com/template";
 
-/// What counts of a StatefulSet that is stored.
+/// The pod template and the claim templates of the stored StatefulSet, without what others added to the pod template.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredTemplates {
     template: PodTemplateSpec,
@@ -32,7 +32,8 @@ pub struct StoredTemplates {
 impl Eq for StoredTemplates {}
 
 impl StoredTemplates {
-    /// What counts of this StatefulSet.
+    /// Reads a StatefulSet. The pod template is the one in its annotation, as the operator applied it; without one, its
+    /// own.
     pub fn read(set: &StatefulSet) -> Self {
         let applied = set
             .metadata
@@ -51,7 +52,8 @@ impl StoredTemplates {
         }
     }
 
-    /// What counts of a StatefulSet that somebody deleted, from what was kept of it.
+    /// The pod template of a StatefulSet that was deleted, from the text that the status keeps. `None` if it cannot be
+    /// parsed. The claim templates are unknown then.
     pub fn parse(template: &str) -> Option<Self> {
         Some(Self {
             template: serde_json::from_str(template).ok()?,
@@ -60,7 +62,7 @@ impl StoredTemplates {
         })
     }
 
-    /// The same StatefulSet with a template that was kept.
+    /// The same StatefulSet with another pod template, from its text. `None` if it cannot be parsed.
     pub fn with_template(&self, template: &str) -> Option<Self> {
         Some(Self {
             template: serde_json::from_str(template).ok()?,
@@ -73,12 +75,12 @@ impl StoredTemplates {
         &self.template
     }
 
-    /// The template as it is kept.
+    /// The pod template as text, from which [`Self::parse`] reads it.
     pub fn text(&self) -> String {
         text(&self.template)
     }
 
-    /// The hash of the intent that the template was made from.
+    /// The spec hash that the pod template was made with.
     pub fn spec_hash(&self) -> Option<&str> {
         annotation(&self.template, ANNOTATION_SPEC_HASH)
     }
@@ -102,12 +104,12 @@ impl StoredTemplates {
         self.restarted_at.as_deref()
     }
 
-    /// The size that the template's members may let their databases grow to, where it says so.
+    /// The quota in bytes that the pod template gives etcd; `None` where it names none and etcd's default applies.
     pub fn quota(&self) -> Option<u64> {
         number(etcd_container(&self.template)?, "--quota-backend-bytes")
     }
 
-    /// After how many entries of the log the template's members take a snapshot of it, where it says so.
+    /// After how many log entries members of this template take a snapshot of the log; `None` where it does not say.
     pub fn snapshot_count(&self) -> Option<u64> {
         snapshot_count(etcd_container(&self.template)?)
     }
@@ -135,12 +137,12 @@ impl StoredTemplates {
         words.any(|word| word.starts_with(flag))
     }
 
-    /// The claims it makes, where there is one: they can never change.
+    /// The claim templates, which can never change; `None` if the StatefulSet was deleted.
     pub(super) fn claims(&self) -> Option<&[PersistentVolumeClaim]> {
         self.claims.as_deref()
     }
 
-    /// Its pods.
+    /// The spec of its pods.
     pub fn pod(&self) -> Option<&PodSpec> {
         self.template.spec.as_ref()
     }
@@ -165,7 +167,7 @@ fn text(template: &PodTemplateSpec) -> String {
     serde_json::to_string(template).expect("a template is JSON")
 }
 
-/// After how many entries of the log etcd takes a snapshot of it in this container, where its flags say so.
+/// After how many log entries etcd takes a snapshot of the log in this container; `None` where its flags do not say.
 pub fn snapshot_count(etcd: &Container) -> Option<u64> {
     number(etcd, "--snapshot-count")
 }
@@ -174,7 +176,7 @@ fn number(etcd: &Container, flag: &str) -> Option<u64> {
     etcd_flags(etcd).get(flag).copied().flatten()?.parse().ok()
 }
 
-/// The flags of etcd in a container's command, which follow the separator.
+/// The flags of etcd in a container's command, after the separator `--`. The value is `None` for a flag without `=`.
 pub(super) fn etcd_flags(container: &Container) -> BTreeMap<&str, Option<&str>> {
     let words = container
         .command

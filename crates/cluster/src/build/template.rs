@@ -28,7 +28,7 @@ const DEFAULT_SERVICE_ACCOUNT: &str = "default";
 /// Seconds to stop in: enough to hand leadership over and close the files.
 const DEFAULT_GRACE_SECONDS: i64 = 30;
 
-/// The pod that is asked for.
+/// The pod template that the spec asks for, in the version of the inputs, with the user's patch applied last.
 pub(super) fn template(desired: &Desired, inputs: &BuildInputs) -> Result<PodTemplateSpec, Vec<Refusal>> {
     let (name, pod) = (&desired.name, &desired.pod);
     let flags = flags::render_arguments(desired, inputs)?;
@@ -82,7 +82,7 @@ pub(super) fn template(desired: &Desired, inputs: &BuildInputs) -> Result<PodTem
     patch::apply_patch(template, pod.patch.as_ref())
 }
 
-/// What of the template's metadata a running pod can be given: not what tells how it was started.
+/// Labels and annotations of the template that a running pod can be given: not those that tell how it was started.
 pub(super) fn live_metadata(template: &PodTemplateSpec, namespace: &str) -> ObjectMeta {
     let metadata = template.metadata.clone().unwrap_or_default();
     let mut annotations = metadata.annotations.unwrap_or_default();
@@ -99,6 +99,7 @@ fn non_empty(map: Map) -> Option<Map> {
     (!map.is_empty()).then_some(map)
 }
 
+/// The user's affinity, or one member on each node.
 fn affinity(name: &ClusterName, pod: &Pod) -> Option<Affinity> {
     if !pod.one_per_node {
         return pod.affinity.clone();
@@ -120,8 +121,8 @@ fn affinity(name: &ClusterName, pod: &Pod) -> Option<Affinity> {
     })
 }
 
-/// Over nodes and zones as far as that goes, unless the user says how. A constraint that does not say which pods it
-/// is about would be about none: it is about the members.
+/// The user's topology spread constraints, or a preferred spread over nodes and zones. A constraint without a selector
+/// would count no pods: it gets that of the members.
 fn spread(name: &ClusterName, pod: &Pod) -> Option<Vec<TopologySpreadConstraint>> {
     let preferred = |key: &str| TopologySpreadConstraint {
         max_skew: 1,

@@ -10,8 +10,8 @@ use etcd_operator_etcd::version::{Minor, Version};
 use super::{BuildInputs, FetchContainer, RestartRequests, StateAnnotations, template::template};
 use crate::desired::{self, Desired};
 
-/// What stands against building this, in this version of etcd: only a template can be refused. What the frame says besides
-/// has no say in it.
+/// Why the pod template of this spec cannot be built in this version of etcd; empty if it can. The other inputs are
+/// placeholders: none of them leads to a refusal.
 pub(crate) fn validate_template(desired: &Desired, version: &Version) -> Vec<Refusal> {
     let inputs = BuildInputs {
         namespace: "trial".to_owned(),
@@ -42,7 +42,8 @@ pub(crate) fn validate_template(desired: &Desired, version: &Version) -> Vec<Ref
     template(desired, &inputs).err().unwrap_or_default()
 }
 
-/// What an `EtcdCluster` asks for, if its pods can be built; else everything that is wrong with it.
+/// What an `EtcdCluster` asks for, if its pods can be built in the version of the spec, or in another minor version
+/// that the cluster still runs. Otherwise everything that is wrong with it.
 pub fn desired(cluster: &EtcdCluster) -> Result<Desired, Vec<Refusal>> {
     let desired = desired::parse(cluster)?;
     let recorded = desired::recorded_version(cluster);
@@ -62,8 +63,8 @@ pub fn desired(cluster: &EtcdCluster) -> Result<Desired, Vec<Refusal>> {
     }
 }
 
-/// As much of a cluster whose spec is refused as it takes to look at its members, of which nothing is to be done; none where
-/// it has not formed, or where the refusal keeps them from being reached.
+/// What it takes to observe the members of a cluster whose spec is refused. It is paused, so that nothing is changed.
+/// `None` if the cluster has not formed, or if what is refused is needed to reach the members.
 pub fn to_observe_only(cluster: &EtcdCluster) -> Option<Desired> {
     desired(&desired::without_refused_fields(cluster)?).ok()
 }

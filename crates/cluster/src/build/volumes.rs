@@ -94,7 +94,7 @@ pub(super) fn mounts(desired: &Desired) -> Vec<VolumeMount> {
     all
 }
 
-/// The mount of the container that brings the program.
+/// The writable mount of the install container, into which it copies the program.
 pub(super) fn tools() -> VolumeMount {
     mount("tools", TOOLS, false)
 }
@@ -116,8 +116,8 @@ pub(super) fn mount(name: &str, path: &str, is_read_only: bool) -> VolumeMount {
     }
 }
 
-/// What the program shows when it asks a member on the port for clients: the member's own certificate, for that of
-/// the operator must not be in the pod.
+/// Flags with the certificates by which the guard and the readiness probe connect to members: the member's own, as the
+/// operator's must not be in the pod. None without TLS for clients.
 pub(super) fn certificates(desired: &Desired) -> Vec<String> {
     let files = [
         ("ca", "server-ca.crt"),

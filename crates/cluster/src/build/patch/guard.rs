@@ -87,6 +87,7 @@ fn changed(before: &Value, after: &Value, field: &str, path: &str, why: &str, fo
     }
 }
 
+/// Refusals for those of these fields that the patch changes; one for the whole container if the patch removes it.
 fn changed_fields(fields: &[(&str, &str)], before: &Value, after: &Value, path: &str) -> Vec<Refusal> {
     if after.is_null() {
         return vec![refusal(path, "members need it")];
@@ -98,6 +99,7 @@ fn changed_fields(fields: &[(&str, &str)], before: &Value, after: &Value, path: 
     found
 }
 
+/// Refusals for changed metadata: everything but labels and annotations, and of those the operator's keys.
 fn metadata(before: &Value, after: &Value) -> Vec<Refusal> {
     let entries = |value: &Value| value.as_object().cloned().unwrap_or_default();
     let differ = |before: &Map<String, Value>, after: &Map<String, Value>| -> Vec<String> {
@@ -130,6 +132,7 @@ fn metadata(before: &Value, after: &Value) -> Vec<Refusal> {
     found
 }
 
+/// Refusals for changed or added volumes under the operator's names.
 fn volumes(before: &Value, after: &Value) -> Vec<Refusal> {
     let mut ours: Vec<&str> = items(before)
         .filter_map(|volume| volume["name"].as_str())
@@ -183,7 +186,7 @@ fn etcd(before: &Value, after: &Value) -> Vec<Refusal> {
     found
 }
 
-/// A mount below one of ours would hide part of what a member is judged by.
+/// Refusals for mounts at or below one of the operator's: they would hide part of what a member is judged by.
 fn mounts(before: &Value, after: &Value, path: &str) -> Vec<Refusal> {
     let ours: Vec<String> = items(&before["volumeMounts"])
         .map(|m| text(&m["mountPath"]))
@@ -206,6 +209,7 @@ fn mounts(before: &Value, after: &Value, path: &str) -> Vec<Refusal> {
         .collect()
 }
 
+/// Refusals for variables that the operator fills in, that are reserved, or that set a flag a second time.
 fn variables(before: &Value, after: &Value, path: &str) -> Vec<Refusal> {
     let flags: Vec<String> = items(&after["command"]).map(text).collect();
     let mut found = Vec::new();

@@ -35,7 +35,8 @@ enum PatchDirective {
     Delete,
 }
 
-/// The object with the patch over it.
+/// The object with the patch merged over it. A refusal for an unknown directive, and for an item of a merged list
+/// without its key.
 pub(super) fn merged(object: &Value, patch: &Fields) -> Result<Value, Refusal> {
     let mut merged = object.as_object().cloned().unwrap_or_default();
     merge(&mut merged, patch, FIELD)?;
@@ -125,6 +126,7 @@ fn merge_list(items: &mut Vec<Value>, wanted: &[Value], key: &str, path: &str) -
     Ok(())
 }
 
+/// The directive `$patch` of a part of the patch; merge if it has none.
 fn read_directive(patch: &Fields, path: &str) -> Result<PatchDirective, Refusal> {
     match patch.get(DIRECTIVE).map(Value::as_str) {
         None | Some(Some("merge")) => Ok(PatchDirective::Merge),
