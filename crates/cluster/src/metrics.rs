@@ -159,7 +159,8 @@ impl ClusterMetrics {
         metrics.register_computed(name, help, move || figures.elsewhere());
     }
 
-    /// Clusters without any other series, which no other alert would find.
+    /// One series for each cluster in scope that another installation controls: it has no other series, so no other
+    /// alert would find it.
     fn elsewhere(&self) -> Vec<Figure> {
         let is_left = |cluster: &&Arc<EtcdCluster>| {
             self.scope.serves(cluster.metadata.annotations.as_ref()).is_ok()
@@ -170,6 +171,7 @@ impl ClusterMetrics {
         left.map(|cluster| make_series(cluster, 1)).collect()
     }
 
+    /// The series of a metric for each cluster that this installation controls.
     fn each(&self, family: fn(&EtcdCluster, &Reading) -> Vec<Figure>) -> Vec<Figure> {
         let now = self.clock.now();
         let clusters = self.clusters.list();
@@ -190,7 +192,7 @@ fn make_series(cluster: &EtcdCluster, value: i64) -> Figure {
     Figure::of("cluster", cluster, value)
 }
 
-/// Values that are not known are empty.
+/// One series with the version and etcd's cluster ID; a label is empty while its value is not known.
 fn info(cluster: &EtcdCluster, _: &Reading) -> Vec<Figure> {
     let status = cluster.status.as_ref();
     let version = status.map_or("", |status| status.current_version.as_str());
@@ -223,8 +225,8 @@ fn voters(cluster: &EtcdCluster) -> usize {
     members.filter(|member| role(member) == VOTER).count()
 }
 
-/// While a new template is not applied to the StatefulSet, every pod is outdated. Nothing is reported without a recent
-/// observation.
+/// How many pods were made for an earlier spec: every pod while a new template is not applied to the StatefulSet. No
+/// series without a recent observation.
 fn outdated_members(cluster: &EtcdCluster, reading: &Reading) -> Vec<Figure> {
     let status = cluster.status.as_ref();
     let is_template_pending = status.is_some_and(|status| status.applied_template.is_some());

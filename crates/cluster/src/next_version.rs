@@ -9,7 +9,7 @@ use crate::desired::{Desired, Image};
 use crate::observed_state::ObservedCluster;
 use crate::plan::{self, ClusterView};
 
-/// The next version, and what is known of the way.
+/// The version that the pod template is to have next, and why the spec's version cannot be reached, if so.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NextVersion {
     /// The version.
@@ -29,7 +29,9 @@ const LAST_WITH_API_V2: Minor = Minor::V3_5;
 /// After how many entries they take one: so few slow no writes, while a snapshot after each entry does.
 const SNAPSHOT_COUNT_ON_THE_WAY: u64 = 100;
 
-/// The next version of a cluster whose pod template has this version. What it is said to want already does not count.
+/// The version that the pod template is to have next; `template` is the one that it has. Before the cluster has formed,
+/// it is the spec's. After that it moves by one minor version at most, and stays where a step is blocked, or while a
+/// pod is stuck or restarts. `observed.wanted` is made from the result and not read.
 pub fn next_version(
     observed: &ObservedCluster,
     template: Option<&Version>,
@@ -151,7 +153,8 @@ pub fn next_version(
     NextVersion::from(path)
 }
 
-/// What of the spec a version on the way does not accept.
+/// Why members cannot go through these versions: the spec names one image for all, or one of them does not accept a
+/// setting.
 fn blocker_on_the_way(desired: &Desired, path: &UpgradePath) -> Option<Blocker> {
     if let (Image::Whole { reference, .. }, false) = (&desired.image, path.rest.is_empty()) {
         return Some(Blocker::OneImageForAllVersions {

@@ -58,17 +58,20 @@ pub struct Observation {
 }
 
 impl Observation {
-    /// A request by `kubectl rollout restart` that does not count, as kubectl wrote it.
+    /// The time of a request by `kubectl rollout restart` that does not count, as kubectl wrote it. `None` if the last
+    /// one counts.
     pub fn ignored_restart(&self) -> Option<&str> {
         let rollout = self.observed.persisted.rollout.as_ref();
         ignored_restart(self.stored.as_deref()?, &self.restart, rollout)
     }
 }
 
-/// What counts of a StatefulSet, which whoever asks may have found out before.
+/// Reads the templates of a StatefulSet, or returns them from an earlier reconcile of the same StatefulSet.
 pub type ReadTemplates<'a> = &'a (dyn Fn(&StatefulSet) -> Arc<StoredTemplates> + Sync);
 
-/// Looks at one cluster.
+/// Observes one cluster: its objects in the informers' copies, some of them in the API server, and its members. A
+/// member that does not answer is no error, and neither is a missing object; an error is a failed read of the API
+/// server.
 pub async fn observe(
     cluster: &EtcdCluster,
     desired: Desired,
@@ -217,7 +220,7 @@ pub async fn observe(
     })
 }
 
-/// The template that was applied before, where the status keeps it.
+/// The pod template that the status keeps, for a StatefulSet that was deleted. `None` if it keeps none.
 fn last_applied_template(cluster: &EtcdCluster) -> Option<StoredTemplates> {
     StoredTemplates::parse(cluster.status.as_ref()?.applied_template.as_deref()?)
 }
@@ -227,9 +230,9 @@ pub fn last_served_template(status: Option<&EtcdClusterStatus>) -> Option<&str> 
     status?.rollout.as_ref()?.last_served.as_deref()
 }
 
-/// The requests to restart members: by annotation, by `kubectl rollout restart`, and those that the template was made for. One
-/// that kubectl wrote before this cluster's rollouts began, or that was followed already, is none: `kubectl rollout undo`
-/// writes such.
+/// The requests to restart members: by annotation, by `kubectl rollout restart`, and those that the template was made
+/// for. One that kubectl wrote before this cluster's rollouts began, or that was followed already, does not count:
+/// `kubectl rollout undo` writes such ones.
 fn restart_requests(
     cluster: &EtcdCluster,
     stored: Option<&StoredTemplates>,
@@ -254,8 +257,8 @@ fn restart_requests(
     }
 }
 
-/// A request by `kubectl rollout restart` that does not count: what it says about when it was made is no later than the last
-/// restart that was requested, or than the last rollout began. The clock of its machine may be slow.
+/// The time of a request by `kubectl rollout restart` that does not count. It is not after the last restart that was
+/// requested, or not after the last rollout began: the clock of kubectl's machine may be slow.
 fn ignored_restart<'a>(
     stored: &'a StoredTemplates,
     restart: &RestartRequests,
@@ -265,18 +268,18 @@ fn ignored_restart<'a>(
     (restart.by_kubectl.as_deref() != Some(asked)).then_some(asked)
 }
 
-/// The version of etcd in a template.
+/// The version of etcd that a pod template names. `None` without one that can be parsed.
 fn template_version(stored: Option<&StoredTemplates>) -> Option<Version> {
     stored?.version()?.parse().ok()
 }
 
-/// Whether each of its pods has a volume claim, whatever the spec asks for by now.
+/// Whether each pod of the StatefulSet has a claim, whatever the spec asks for by now.
 fn has_claim_templates(set: &StatefulSet) -> bool {
     let templates = set.spec.volume_claim_templates.as_ref();
     templates.is_some_and(|templates| !templates.is_empty())
 }
 
-/// Whether an object belongs to the `EtcdCluster` of this UID.
+/// Whether the `EtcdCluster` of this UID, or the StatefulSet of this UID, controls an object.
 pub fn is_owned(object: &impl Resource, uid: &str) -> bool {
     let owners = object.meta().owner_references.iter().flatten();
     owners
@@ -284,15 +287,15 @@ pub fn is_owned(object: &impl Resource, uid: &str) -> bool {
         .any(|owner| owner.uid == uid && owner.controller == Some(true))
 }
 
-/// Whether a StatefulSet is the one of the `EtcdCluster` of this UID: also one that somebody took the owner from, as its
-/// members are told whose they are.
+/// Whether a StatefulSet is the one of the `EtcdCluster` of this UID. It need not have it as owner: without any
+/// controller, the UID in its pods' command decides.
 pub fn is_own_set(set: &StatefulSet, uid: &str) -> bool {
     let pod = set.spec.template.spec.as_ref();
     is_owned(set, uid) || (!has_controller(set) && is_member_of(pod, uid))
 }
 
-/// Whether a pod is one of a member: of the StatefulSet, or of no controller and told whose member it is. Whoever deletes a
-/// StatefulSet with `--cascade=orphan` leaves such pods, and the next StatefulSet takes them.
+/// Whether a pod runs a member: the StatefulSet controls it, or nothing does and its command has the UID. A StatefulSet
+/// that is deleted with `--cascade=orphan` leaves such pods, and the next StatefulSet adopts them.
 fn is_own_pod(pod: &Pod, set: Option<&StatefulSet>, uid: &str) -> bool {
     let set_uid = set.and_then(|set| set.metadata.uid.as_deref());
     set_uid.is_some_and(|set_uid| is_owned(pod, set_uid))
@@ -304,12 +307,12 @@ fn has_controller(object: &impl Resource) -> bool {
     owners.any(|owner| owner.controller == Some(true))
 }
 
-/// Whether pods of this spec are members of the `EtcdCluster` of this UID.
+/// Whether the command of such pods names the `EtcdCluster` of this UID.
 fn is_member_of(pod: Option<&PodSpec>, uid: &str) -> bool {
     !uid.is_empty() && pod.and_then(cluster_uid_in_command) == Some(uid)
 }
 
-/// The UID of the `EtcdCluster` whose member a pod runs.
+/// The UID of the `EtcdCluster` in the command of a pod, which is the guard's.
 fn cluster_uid_in_command(pod: &PodSpec) -> Option<&str> {
     let mut words = pod
         .containers
@@ -318,27 +321,27 @@ fn cluster_uid_in_command(pod: &PodSpec) -> Option<&str> {
     words.find_map(|word| word.strip_prefix(CLUSTER_UID))
 }
 
-/// The UIDs of claims that an annotation names.
+/// The UIDs of claims that an annotation names, separated by commas or spaces.
 pub(crate) fn annotated_uids(cluster: &EtcdCluster, annotation: &str) -> BTreeSet<String> {
     let text = cluster.annotations().get(annotation).map(String::as_str);
     let uids = text.unwrap_or_default().split([',', ' ']);
     uids.filter(|uid| !uid.is_empty()).map(str::to_owned).collect()
 }
 
-/// The member that an annotation gives up.
+/// The member ID in the annotation that asks for a replacement, as the user wrote it: it may name no member.
 pub(crate) fn requested_replacement(cluster: &EtcdCluster) -> Option<String> {
     let text = cluster.annotations().get(ANNOTATION_REPLACE)?.trim();
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-/// The restore that is asked for.
+/// The restore that the annotation asks for. An error if it cannot be parsed.
 pub(crate) fn requested_restore(cluster: &EtcdCluster) -> Result<Option<RestoreIntent>, String> {
     let text = cluster.annotations().get(ANNOTATION_RESTORE);
     text.map(|text| contract::read(text.as_bytes()).map_err(|error| error.to_string()))
         .transpose()
 }
 
-/// The voters of before, from the status or, where that has been lost, from the StatefulSet.
+/// The voters that the status records. If it records no members, those that the StatefulSet records.
 fn recorded_voters(persisted: &PersistedState, set: Option<&ObservedStatefulSet>) -> BTreeSet<Ordinal> {
     let known = persisted.members.iter().filter(|(_, member)| member.is_voter);
     let known: BTreeSet<_> = known.map(|(ordinal, _)| *ordinal).collect();
@@ -348,7 +351,8 @@ fn recorded_voters(persisted: &PersistedState, set: Option<&ObservedStatefulSet>
     }
 }
 
-/// The generation of a StatefulSet that its controller has not seen yet.
+/// The generation of a StatefulSet that its controller has not seen yet, so that it may still create pods as before.
+/// `None` once it has.
 fn unseen_generation(set: &StatefulSet) -> Option<i64> {
     let observed = set.status.as_ref().and_then(|status| status.observed_generation);
     let generation = set.metadata.generation.unwrap_or_default();
@@ -382,7 +386,7 @@ fn summarize_set(
     }
 }
 
-/// Pods and claims by place. Pods of anybody else's StatefulSet are not seen.
+/// Pods and claims by ordinal, from the informers' copies. Pods of another controller are left out.
 fn read_objects(
     desired: &Desired,
     key: &ObjectKey,
@@ -420,8 +424,8 @@ fn read_objects(
     members
 }
 
-/// Since when the node of a pod is lost. Where nodes cannot be seen, a pod that is still there long after it should
-/// have been gone tells the same.
+/// Since when the node of a pod is lost. Without access to nodes, a pod that is still there after its deletion was due
+/// tells the same.
 fn lost_since(pod: &Pod, claim: Option<&Claim>, deps: &Deps) -> Option<Timestamp> {
     let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
     let overdue = pod.metadata.deletion_timestamp.as_ref().map(|time| time.0);
@@ -440,7 +444,7 @@ fn lost_since(pod: &Pod, claim: Option<&Claim>, deps: &Deps) -> Option<Timestamp
 /// A connection to a member.
 pub type Connection = Arc<dyn Port>;
 
-/// Keeps what nobody answered apart from what nobody asked.
+/// The result of a query that failed, which is not the same as one that was not made.
 pub(crate) fn no_answer<T>(error: &etcd_operator_etcd::error::Error) -> QueryResult<T> {
     QueryResult::NoAnswer(error.into())
 }

@@ -157,19 +157,20 @@ pub struct ObservedStatefulSet {
 }
 
 impl WantedTemplate {
-    /// The version that the spec asks for.
+    /// The version that the spec asks for, which may be several minor versions away.
     pub fn target(&self) -> &Version {
         self.later_versions.last().unwrap_or(&self.version)
     }
 }
 
 impl ObservedCluster {
-    /// Whether any of its pods is left.
+    /// Whether any pod of its members is left, also one that is being deleted.
     pub fn has_pods(&self) -> bool {
         self.members.values().any(|member| member.pod.is_some())
     }
 
-    /// The members, if they are known.
+    /// The members, if a voter returned them by a linearizable read. Where this is `None`, the membership must not
+    /// change.
     pub fn known(&self) -> Option<&Known> {
         match &self.membership {
             Membership::Known(known) => Some(known),
@@ -177,38 +178,38 @@ impl ObservedCluster {
         }
     }
 
-    /// Where the other members find the one at this place. What its pod is made from decides, not what the spec asks for
-    /// by now: another template waits for its gate.
+    /// The peer URL of the member with this ordinal. Its scheme is that of the stored pod template, not of the spec: a
+    /// changed template waits for its gate.
     pub fn peer_url(&self, ordinal: Ordinal) -> PeerUrl {
         let wanted = self.desired.tls.peer.is_some();
         let is_secure = self.set.as_ref().map_or(wanted, |set| set.secure_peers);
         ordinal.peer_url(&self.desired.name, &self.namespace, is_secure)
     }
 
-    /// The place of the member at one of these addresses, if it is one of this cluster's places.
+    /// The ordinal in the first of these peer URLs that is one of this cluster's.
     pub fn ordinal_at(&self, urls: &[PeerUrl]) -> Option<Ordinal> {
         let ordinal = |url| Ordinal::from_peer_url(url, &self.desired.name, &self.namespace);
         urls.iter().find_map(ordinal)
     }
 
-    /// The member of etcd at this place.
+    /// The member of etcd with the peer URL of this ordinal. `None` also while the membership is unknown.
     pub fn etcd_member(&self, ordinal: Ordinal) -> Option<&Member> {
         self.etcd_member_in(self.known()?, ordinal)
     }
 
-    /// The one of these members that is at this place.
+    /// The one of these members that has the peer URL of this ordinal.
     pub fn etcd_member_in<'k>(&self, known: &'k Known, ordinal: Ordinal) -> Option<&'k Member> {
         let mut members = known.members.values();
         members.find(|member| self.ordinal_at(&member.peer_urls) == Some(ordinal))
     }
 
-    /// What there is at this place.
+    /// What was observed at this ordinal; nothing if there is neither pod nor claim.
     pub fn member(&self, ordinal: Ordinal) -> &ObservedMember {
         static ABSENT: ObservedMember = ObservedMember::ABSENT;
         self.members.get(&ordinal).unwrap_or(&ABSENT)
     }
 
-    /// The name of the member at this place.
+    /// The name of the member with this ordinal.
     pub fn name(&self, ordinal: Ordinal) -> String {
         ordinal.name(&self.desired.name)
     }

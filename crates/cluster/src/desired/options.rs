@@ -41,6 +41,7 @@ pub enum Compaction {
     Revisions(u64),
 }
 
+/// Parses the settings of etcd. Whether the version has an extra flag shows only when the pod template is built.
 pub(super) fn options(options: Option<&EtcdOptions>) -> Result<Options, Vec<Refusal>> {
     let Some(options) = options else {
         return Ok(Options::default());
@@ -102,6 +103,7 @@ pub(super) fn options(options: Option<&EtcdOptions>) -> Result<Options, Vec<Refu
     })
 }
 
+/// Parses the retention. A bare number means hours in mode Periodic, as etcd takes it.
 fn compaction(auto: &AutoCompaction) -> Result<Compaction, Refusal> {
     let field = "spec.etcd.autoCompaction.retention";
     let text = &auto.retention;
@@ -127,6 +129,7 @@ fn compaction(auto: &AutoCompaction) -> Result<Compaction, Refusal> {
     }
 }
 
+/// Why an extra flag is refused; `None` if it is not the operator's and is well-formed.
 fn flag(argument: &str) -> Option<Refusal> {
     let field = "spec.etcd.extraArgs";
     if let Some((name, why)) = reserved::flag(argument) {

@@ -49,6 +49,7 @@ pub struct Pod {
     pub patch: Option<Map<String, Value>>,
 }
 
+/// Parses the pod's settings. Fields that are accepted and do nothing are added to `without_effect`.
 pub(super) fn pod(
     policy: Option<&PodPolicy>,
     without_effect: &mut Vec<&'static str>,
@@ -165,7 +166,8 @@ pub(crate) const VARIABLES: [(&str, &str); 4] = [
     ("POD_IP", "status.podIP"),
 ];
 
-/// A variable of the operator, or one that is there already: the kubelet takes the last of a name, an apply none.
+/// Why a variable is refused: it is the operator's, or it repeats one of those before. The kubelet would take the last
+/// of that name; a server-side apply accepts none.
 fn invalid_variable(variable: &EnvVar, before: &[EnvVar]) -> Option<Refusal> {
     let name = &variable.name;
     let problem = if VARIABLES.iter().any(|(own, _)| own == name) {
@@ -178,7 +180,7 @@ fn invalid_variable(variable: &EnvVar, before: &[EnvVar]) -> Option<Refusal> {
     Some(Refusal::invalid("spec.pod.etcdEnv", problem))
 }
 
-/// Amounts that Kubernetes could not read.
+/// Refusals for amounts that cannot be parsed.
 fn invalid_quantities(resources: &ResourceRequirements) -> Vec<Refusal> {
     let lists = [("requests", &resources.requests), ("limits", &resources.limits)];
     let amounts = lists.into_iter().flat_map(|(list, amounts)| {

@@ -44,7 +44,7 @@ pub enum Storage {
 }
 
 impl Storage {
-    /// For people: what it is and how much.
+    /// The medium, with size and class of a volume, as text for the status.
     pub fn describe(&self) -> String {
         match self {
             Self::Persistent { claim, .. } => {
@@ -68,7 +68,7 @@ impl Storage {
         matches!(self, Self::Ephemeral { .. })
     }
 
-    /// Whether volumes are deleted with the cluster.
+    /// Whether volumes are deleted with the cluster. `false` where there are none.
     pub fn is_deleted_with_cluster(&self) -> bool {
         matches!(
             self,
@@ -80,7 +80,8 @@ impl Storage {
     }
 }
 
-/// Parses `storage`, or the ancestor's `pod.persistentVolumeClaimSpec`. Neither is an empty directory, as it was there.
+/// Parses `storage`, or the ancestor's `pod.persistentVolumeClaimSpec`; both are refused. Without either, data are in
+/// an emptyDir, as they were for the ancestor. An emptyDir cannot be hibernated.
 pub(super) fn storage(spec: &EtcdClusterSpec) -> Result<Storage, Vec<Refusal>> {
     let legacy = spec
         .pod

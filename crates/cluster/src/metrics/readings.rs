@@ -17,7 +17,7 @@ use crate::observed_state::{ObservedCluster, Pod};
 /// process that leads no more.
 const MAX_AGE: Duration = Duration::from_mins(5);
 
-/// What is noted at one look at a cluster.
+/// What one observation of a cluster records for its metrics.
 #[derive(Clone, Debug)]
 pub struct Sample<'a> {
     /// The UID of the `EtcdCluster`.
@@ -76,7 +76,7 @@ impl<'a> Sample<'a> {
     }
 }
 
-/// What was read of one cluster.
+/// What the metrics show of a cluster from its last observation; empty if there is no recent one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
     /// Of each member that answered.
@@ -102,7 +102,7 @@ pub struct Database {
     pub behind: i64,
 }
 
-/// The readings of all clusters; cheap to clone.
+/// The last sample of each cluster, in memory; clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Readings(Arc<Mutex<BTreeMap<ObjectKey, StoredReading>>>);
 
@@ -118,7 +118,7 @@ struct StoredReading {
 }
 
 impl Readings {
-    /// Notes what was seen of a cluster.
+    /// Replaces the sample of a cluster. The start of a step is kept as long as the step stays the same.
     pub fn record(&self, key: &ObjectKey, sample: &Sample<'_>) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let before = all
@@ -145,7 +145,8 @@ impl Readings {
         all.remove(key);
     }
 
-    /// What was read of a cluster, if that is still worth telling: nothing of another one of its name, and nothing old.
+    /// The reading of a cluster. Empty if none was recorded, if it is of an earlier `EtcdCluster` of that name, or if
+    /// it is more than five minutes old.
     pub fn get(&self, key: &ObjectKey, uid: Option<&str>, now: Timestamp) -> Reading {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let stored_reading = all.get(key).filter(|stored_reading| {
@@ -179,7 +180,7 @@ fn databases(sample: &Sample<'_>) -> Vec<Database> {
         .collect()
 }
 
-/// What members say they keep to, else what the spec asks for.
+/// The lowest quota that a member reports, else what the spec says, else etcd's default.
 fn quota(sample: &Sample<'_>) -> i64 {
     let said = sample.answers.iter().filter_map(|(_, status)| status.db_quota);
     figure(said.min().unwrap_or(sample.quota.unwrap_or(DEFAULT_QUOTA)))

@@ -12,7 +12,8 @@ use crate::observed_state::{ObservedMember, Ordinal, kube_objects};
 use crate::persisted_state::{MemberRecord, PersistedState};
 use crate::reconcile::Deps;
 
-/// Reads claims from the API server where that is needed. A cluster that is as it was needs none.
+/// Reads a claim from the API server if the informer's copies lack it although a pod is there, or if a member runs on
+/// another volume than recorded. An unchanged cluster costs no request.
 pub async fn reread_uncertain(
     desired: &Desired,
     key: &ObjectKey,
@@ -30,7 +31,7 @@ pub async fn reread_uncertain(
     Ok(())
 }
 
-/// Whether a claim that must be there is in no copy, or a member runs on another one than is noted.
+/// Whether a pod is there and its claim is in no copy, or a member runs with another ID or volume than recorded.
 fn is_needed(member: &ObservedMember, record: Option<&MemberRecord>) -> bool {
     let Some(claim) = &member.claim else {
         return member.pod.is_some();

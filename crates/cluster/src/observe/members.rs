@@ -30,7 +30,7 @@ const HASH_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long a member may take to say who it knows.
 const PEER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What became of asking the members.
+/// What the members answered, and the connections to those that did.
 #[derive(Debug)]
 pub struct MemberProbes {
     /// Who the members are.
@@ -50,13 +50,15 @@ pub struct MemberProbes {
 }
 
 impl MemberProbes {
-    /// The cluster version of etcd, from the voter that returned the membership.
+    /// The cluster version of etcd, from the voter that returned the membership. `None` without such a voter, or before
+    /// the members have agreed on one.
     pub async fn cluster_version(&self) -> Option<Version> {
         let connection = self.connections.get(&self.reader?)?;
         connection.cluster_version().await.ok().flatten()
     }
 
-    /// Whether authentication is enabled in etcd, from the same voter.
+    /// Whether authentication is enabled in etcd, from the voter that returned the membership. `None` if it does not
+    /// tell.
     pub async fn is_auth_enabled(&self) -> Option<bool> {
         let connection = self.connections.get(&self.reader?)?;
         connection.is_auth_enabled().await.ok()
@@ -70,7 +72,8 @@ struct PodAnswers {
     connection: Option<Connection>,
 }
 
-/// Asks every pod that can answer, then one voter for all of them.
+/// Asks every pod whose etcd container runs, and then one voter for the membership. Alarms are read only if a member
+/// reports errors or joins, hashes only while the alarm CORRUPT is raised.
 pub async fn probe_members(
     desired: &Desired,
     key: &ObjectKey,
@@ -160,8 +163,9 @@ async fn read_download_progress(members: &mut BTreeMap<Ordinal, ObservedMember>,
     }
 }
 
-/// Where there are no learners, the second voter that a single one has taken in leaves no quorum until it has started.
-/// Nothing was ever agreed on without the first one, so that what it has by itself is all there is.
+/// The members as the only recorded voter knows them locally, for versions without learners; else none. There, the
+/// second voter that a single one has added leaves no quorum until it has started. Nothing was ever committed without
+/// the first one, so what it knows is complete.
 async fn read_local_membership(
     members: &BTreeMap<Ordinal, ObservedMember>,
     (persisted, voters): (&PersistedState, &BTreeSet<Ordinal>),
@@ -186,7 +190,8 @@ async fn read_local_membership(
     }
 }
 
-/// The same of one that was started anew since: it serves no client before there is a quorum, and members all the same.
+/// The same from the peer port, if that voter has restarted since: before it has a quorum again, it serves other
+/// members and no clients. Only without TLS.
 async fn read_from_peer_port(
     member: &ObservedMember,
     persisted: &PersistedState,
@@ -223,7 +228,7 @@ fn host(at: IpAddr) -> String {
     }
 }
 
-/// What every member that answers has at the last revision that all of them have: only so can they be compared.
+/// The hash of each connected member, at the last revision that all of them have: only so can they be compared.
 async fn digests(
     members: &BTreeMap<Ordinal, ObservedMember>,
     connections: &BTreeMap<Ordinal, Connection>,
@@ -250,7 +255,8 @@ async fn digests(
     join_all(queries).await.into_iter().collect()
 }
 
-/// Asks one pod: a member that serves is etcd; another one may be a process that waits.
+/// Asks a pod for the report of the guard and for the status of etcd, both at once. If there is a report, etcd does not
+/// run, and nothing else of the answer counts. A ready pod is not asked for a report.
 async fn probe_pod(
     desired: &Desired,
     key: &ObjectKey,
@@ -299,7 +305,8 @@ async fn probe_pod(
     }
 }
 
-/// A member by the address of its pod: names may not resolve yet, and a name could lead to another pod.
+/// A member at the IP of its pod: names may not resolve yet, and a name could lead to another pod. TLS still verifies
+/// the name.
 fn endpoint(
     desired: &Desired,
     key: &ObjectKey,
@@ -328,7 +335,8 @@ fn endpoint(
     })
 }
 
-/// Who the members are: the first voter that can tell, the leader before the others.
+/// The membership, and the voter that returned it by a linearizable read: the first one that can, the leader before the
+/// others. A member without a leader is not asked, and the answer of another cluster does not count.
 async fn membership(
     members: &BTreeMap<Ordinal, ObservedMember>,
     persisted: &PersistedState,
@@ -379,8 +387,9 @@ async fn membership(
     (Membership::Unknown(why), None)
 }
 
-/// Whether a member was added and may still have to bring the data. From etcd 3.6 on, one that got them as a snapshot serves nobody
-/// before another entry of the log has come, which in a quiet cluster may be never. A list of alarms is one.
+/// Whether a member was added and may still need the data; then alarms are listed, which writes an entry to the raft
+/// log. From etcd 3.6 on, a member that got the data as a snapshot serves only after another entry, which in a quiet
+/// cluster may never come.
 fn has_joining_member(membership: &Membership) -> bool {
     let Membership::Known(known) = membership else {
         return false;
@@ -389,7 +398,7 @@ fn has_joining_member(membership: &Membership) -> bool {
     members.any(|member| member.role == Role::Learner || !member.has_started())
 }
 
-/// Whether a member complains of anything; those that cannot are asked about alarms always.
+/// Whether alarms must be read: a member reports errors, or its version cannot report any.
 fn has_errors(members: &BTreeMap<Ordinal, ObservedMember>) -> bool {
     members
         .values()

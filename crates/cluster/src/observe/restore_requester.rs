@@ -13,7 +13,8 @@ use crate::reconcile::Deps;
 /// The phases in which an `EtcdRestore` asks for nothing; it says another one before it asks again.
 const TERMINAL_PHASES: [&str; 4] = ["Succeeded", "Failed", "RolledBack", "Invalid"];
 
-/// Whether what is asked for was over long ago. Asked past every copy, and only before it begins.
+/// Whether the requested restore must not begin, because its `EtcdRestore` is gone, replaced, or over. The API server
+/// is asked, not a copy, and only before the restore begins; `false` after that and without a request.
 pub async fn is_stale(
     request: Option<&RestoreIntent>,
     persisted: &PersistedState,
@@ -34,9 +35,9 @@ pub async fn is_stale(
     Ok(!is_requested_by(found.as_ref(), request))
 }
 
-/// Whether whoever asked for the restore under way is still there. The annotation does not tell: somebody may have replaced the
-/// object without it, and whoever takes it away may be behind. Asked past every copy, and only where it decides whether clients
-/// are let in or the old data come back.
+/// Whether the `EtcdRestore` of the restore under way still exists. The annotation alone does not tell: it may have
+/// been removed or replaced, or be about to be. Looked up in the API server, and only where it decides whether clients
+/// are let in or the old data come back; `false` otherwise.
 pub async fn is_requester_present(
     request: Option<&RestoreIntent>,
     persisted: &PersistedState,
@@ -58,9 +59,9 @@ pub async fn is_requester_present(
     Ok(found.is_some_and(|found| is_live(&found, &restore.uid)))
 }
 
-/// Another `EtcdRestore` of this cluster, where the one under way is past its commit, lets nobody in yet and is not asked for any
-/// more: it is to take the place, and clients are not let in to what nobody has compared for that moment. What else the
-/// cluster's annotation says has no say: somebody may have applied it from long ago.
+/// Another `EtcdRestore` that is to replace the one under way, if members serve, the client Service is still closed,
+/// and the `EtcdRestore` of that is gone. Clients are not let in to data that were not compared. The cluster's
+/// annotation does not count: it may have been applied from an old manifest.
 pub async fn find_next_restore(
     is_requester_present: bool,
     persisted: &PersistedState,
@@ -79,13 +80,13 @@ pub async fn find_next_restore(
     Ok(waiting.find_map(|other| other.metadata.name.clone()))
 }
 
-/// Whether members serve what no client is to see yet.
+/// Whether members serve and the client Service is not open yet.
 fn is_closed_to_clients(restore: &Restore) -> bool {
     restore.phase == Phase::Serving && !restore.open
 }
 
-/// Whether it is one of this cluster, is another one than this, and may still be carried out. One that failed before anything was
-/// touched may be: it is tried again by itself, or once somebody has corrected it.
+/// Whether an `EtcdRestore` is another one of this cluster and may still be carried out. One that failed before it
+/// touched anything may: it is retried, or the user corrects it.
 fn is_waiting(other: &EtcdRestore, key: &ObjectKey, current_uid: &str) -> bool {
     other.spec.etcd_cluster.name == key.name
         && other.metadata.uid.as_deref() != Some(current_uid)
@@ -93,18 +94,19 @@ fn is_waiting(other: &EtcdRestore, key: &ObjectKey, current_uid: &str) -> bool {
         && !is_done(other)
 }
 
-/// Whether it was carried out, or took its turn and was rolled back.
+/// Whether an `EtcdRestore` was committed, succeeded, or was rolled back.
 fn is_done(found: &EtcdRestore) -> bool {
     let is_committed = found.status.as_ref().is_some_and(|status| status.committed);
     is_committed || commit_record(found).is_some() || has_ended(found, &["Succeeded", "RolledBack"])
 }
 
-/// Whether it asks for nothing until somebody edits it.
+/// Whether an `EtcdRestore` asks for nothing until its user edits it.
 fn is_over(found: &EtcdRestore) -> bool {
     has_ended(found, &TERMINAL_PHASES)
 }
 
-/// Whether it succeeded, or is in one of these phases. A user or a tool may have removed its status, and not the record.
+/// Whether an `EtcdRestore` succeeded, or is in one of these phases. Its status may have been removed: then the commit
+/// record still says that it succeeded.
 fn has_ended(found: &EtcdRestore, phases: &[&str]) -> bool {
     let has_status_ended = found.status.as_ref().is_some_and(|status| {
         let phase = status.phase.as_deref();
@@ -113,19 +115,19 @@ fn has_ended(found: &EtcdRestore, phases: &[&str]) -> bool {
     has_status_ended || commit_record(found).is_some_and(|record| record.succeeded)
 }
 
-/// Its record that it is past its commit point, which repeats what its status says.
+/// The annotation with which an `EtcdRestore` repeats that it is past its commit point. `None` if it is of another UID.
 fn commit_record(found: &EtcdRestore) -> Option<CommitRecord> {
     let annotations = found.metadata.annotations.as_ref()?;
     let text = annotations.get(ANNOTATION_COMMITTED)?;
     CommitRecord::read(Some(text), found.metadata.uid.as_deref()?)
 }
 
-/// Whether it is the one of this UID, and nobody has deleted it.
+/// Whether an `EtcdRestore` has this UID and is not being deleted.
 fn is_live(found: &EtcdRestore, uid: &str) -> bool {
     found.metadata.uid.as_deref() == Some(uid) && found.metadata.deletion_timestamp.is_none()
 }
 
-/// Whether the `EtcdRestore` of its name is the one that asks, and is not over.
+/// Whether the `EtcdRestore` of that name is the one of the request, and is not over.
 fn is_requested_by(found: Option<&EtcdRestore>, request: &RestoreIntent) -> bool {
     found.is_some_and(|found| is_live(found, &request.uid) && !is_over(found))
 }

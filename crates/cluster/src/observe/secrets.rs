@@ -22,7 +22,7 @@ const KEY: &str = "etcd-client.key";
 const SERVER_AUTHORITY: &str = "server-ca.crt";
 const SERVER_CERTIFICATE: &str = "server.crt";
 
-/// How members are spoken to.
+/// How the operator connects to members.
 #[derive(Clone, Debug)]
 pub enum Transport {
     /// In the clear.
@@ -33,7 +33,8 @@ pub enum Transport {
     Unavailable(String),
 }
 
-/// How the members of this cluster are spoken to: as their pods were made, whatever the spec asks for by now.
+/// How the operator connects to the members: by TLS if their pod template has it, whatever the spec asks for by now. A
+/// missing or incomplete Secret is no error but [`Transport::Unavailable`].
 pub async fn member_transport(
     desired: &Desired,
     stored: Option<&StoredTemplates>,
@@ -67,8 +68,8 @@ pub async fn member_transport(
     })
 }
 
-/// Why members of this cluster do not accept the certificate of one of them, if so. A Secret that is missing or incomplete
-/// shows in pods that do not start.
+/// Why members do not accept the certificate of one of them. `None` if they do, and also if the Secret is missing,
+/// incomplete or may not be read: a missing one shows in pods that do not start.
 pub async fn server_certificate_fault(
     desired: &Desired,
     transport: &Transport,

@@ -12,7 +12,7 @@ use crate::reconcile::Deps;
 /// The task of a run that makes a backup.
 const BACKUP_TASK: &str = "Backup";
 
-/// Reads them from the informer's copies, by name.
+/// The `EtcdBackup`s of the cluster from which a backup can be requested, by name, from the informer's copies.
 pub fn upgrade_backups(key: &ObjectKey, deps: &Deps) -> Vec<ObservedBackup> {
     let all = deps
         .backups
@@ -20,7 +20,7 @@ pub fn upgrade_backups(key: &ObjectKey, deps: &Deps) -> Vec<ObservedBackup> {
     all.iter().map(|backup| read(backup)).collect()
 }
 
-/// Reads from the informer's copies which backups of the cluster run.
+/// The backups of the cluster that have started and run, from the informer's copies.
 pub fn running_backups(key: &ObjectKey, deps: &Deps) -> Vec<RunningBackup> {
     let all = deps
         .backups
@@ -28,7 +28,7 @@ pub fn running_backups(key: &ObjectKey, deps: &Deps) -> Vec<RunningBackup> {
     all.iter().flat_map(|backup| running(backup)).collect()
 }
 
-/// Whether it makes backups of this cluster.
+/// Whether an `EtcdBackup` makes backups of this cluster. The caller has looked only in its namespace.
 pub fn is_backup_of(backup: &EtcdBackup, cluster: &ObjectKey) -> bool {
     let source = backup.spec.etcd_cluster.as_ref();
     source.is_some_and(|source| source.name == cluster.name)
@@ -50,8 +50,9 @@ fn running(backup: &EtcdBackup) -> Vec<RunningBackup> {
         .collect()
 }
 
-/// Whether a backup of this cluster can be requested from it. A one-shot `EtcdBackup` makes the backup that its user asked for,
-/// and overwrites it with another one.
+/// Whether a backup of this cluster can be requested from an `EtcdBackup`: a periodic one that is neither suspended nor
+/// being deleted. A one-shot `EtcdBackup` makes the backup that its user asked for, and would overwrite it with another
+/// one.
 pub fn accepts_requests(backup: &EtcdBackup, cluster: &ObjectKey) -> bool {
     is_backup_of(backup, cluster)
         && backup.spec.is_periodic()

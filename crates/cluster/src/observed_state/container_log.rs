@@ -5,7 +5,8 @@ use serde_json::Value;
 /// No more than this of it is shown.
 const MAX_CHARS: usize = 300;
 
-/// The line that tells most: the last one of the gravest kind. What Kubernetes keeps begins in the middle of a line.
+/// The line that tells most: the last one of the gravest level, as a sentence of at most 300 characters. Empty without
+/// any. What Kubernetes keeps begins in the middle of a line.
 pub fn most_telling_line(words: &str) -> String {
     let lines = words.lines().filter(|line| !line.trim().is_empty());
     let chosen = lines.max_by_key(|line| severity(line)).unwrap_or_default();
@@ -28,16 +29,16 @@ fn is_stack_frame(line: &str) -> bool {
 /// The gravest kind of line.
 const FATAL: u8 = 4;
 
-/// The lines in which a program says of what it dies. What clients write stands in milder ones: a slow request is warned
-/// of with its keys.
+/// The lines in which a program says why it ends. What clients write is in lines of lower levels: a warning about a
+/// slow request shows its keys.
 pub fn fatal_lines(words: &str) -> impl Iterator<Item = &str> {
     words
         .lines()
         .filter(|line| severity(line) == FATAL || is_end_of_fatal_line(line))
 }
 
-/// Whether this is the end of a line of which the beginning was not kept, and only a line of an error has such an end. A
-/// text of a client in such a line has no bare quotes.
+/// Whether this is the end of a line whose beginning was not kept, and that only a line of an error can have. A
+/// client's text in such a line has no bare quotes.
 fn is_end_of_fatal_line(line: &str) -> bool {
     !line.starts_with('{') && line.contains("\",\"stacktrace\":\"") && line.ends_with('}')
 }
@@ -48,7 +49,7 @@ fn has_level(line: &str, level: &str) -> bool {
         .is_some_and(|(head, _)| head.ends_with(level))
 }
 
-/// How grave a line is: of two that are the same the later one counts.
+/// The level of a line as a number, 0 to 4. The rest of a line whose beginning was not kept has 0.
 fn severity(line: &str) -> u8 {
     let level = match serde_json::from_str::<Value>(line) {
         Ok(line) => line["level"].as_str().unwrap_or_default().to_owned(),
@@ -71,7 +72,7 @@ fn severity(line: &str) -> u8 {
     }
 }
 
-/// A line of a log as a sentence.
+/// The message and the error of a JSON line; any other line as it is.
 fn to_sentence(line: &str) -> String {
     let Ok(parsed) = serde_json::from_str::<Value>(line) else {
         return line.trim().to_owned();

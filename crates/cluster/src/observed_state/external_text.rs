@@ -8,7 +8,7 @@ use super::member::{Container, End, EndCause};
 use super::start_delay::{Obstacle, StartDelay, Unschedulable, WaitingCause, WaitingContainer};
 
 impl StartDelay {
-    /// What the kubelet reports of a waiting container.
+    /// Reads the kubelet's reason and message for a waiting container; `init_container` is `None` for that of etcd.
     pub fn from_kubelet(init_container: Option<&str>, reason: Option<&str>, message: Option<&str>) -> Self {
         const IMAGE_PULL: [&str; 4] = [
             "ErrImagePull",
@@ -40,7 +40,7 @@ impl StartDelay {
 }
 
 impl Unschedulable {
-    /// Reads the scheduler's message.
+    /// Reads the scheduler's message. Obstacles that are not recognized are only in the text.
     pub fn from_scheduler(text: impl Into<String>) -> Self {
         const OBSTACLES: [(&str, Obstacle); 5] = [
             ("Insufficient ", Obstacle::Resources),
@@ -62,8 +62,8 @@ impl Unschedulable {
     }
 }
 
-/// Whether the scheduler says that no node reaches the pod's volume. Nodes that only lack something else could still take
-/// the pod later.
+/// Whether the scheduler says that no node reaches the pod's volume. `false` if a node lacks only something else: it
+/// could still take the pod later.
 pub fn is_volume_unreachable(message: &str) -> bool {
     // Two versions of the scheduler word it differently.
     const CONFLICTS: [&str; 2] = [
@@ -98,7 +98,7 @@ pub enum PodRefusal {
     Pod,
 }
 
-/// What the API server's refusal of a pod's creation is about.
+/// Reads what the API server's refusal of a pod's creation is about. An unknown text is about the pod.
 pub fn pod_refusal(message: &str) -> PodRefusal {
     // A new quota counts nothing yet.
     const QUOTA: [&str; 2] = [
@@ -152,7 +152,8 @@ pub fn container_end(code: i32, reason: &str, last_lines: &str) -> End {
     End { code, cause, line }
 }
 
-/// Whether etcd died of its own data. Errors that a full disk or a wrong flag can cause are not among them.
+/// Whether etcd's last lines say that it ended because its data are damaged. Errors that a full disk or a wrong flag
+/// can cause do not count.
 fn says_data_damaged(last_lines: &str) -> bool {
     const SIGNATURES: [&str; 9] = [
         "walpb: crc mismatch",

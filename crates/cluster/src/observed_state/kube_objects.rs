@@ -20,7 +20,7 @@ const ETCD: &str = "etcd";
 /// Where the scheduler notes for which node a claim gets its volume.
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
-/// What counts of a pod. `node` says since when its node is lost, where nodes can be seen.
+/// What plans need of a pod; `None` if it has no container of etcd. The caller finds out since when its node is lost.
 pub fn read_pod(pod: &core::Pod, node_lost_since: Option<Timestamp>) -> Option<Pod> {
     let meta = &pod.metadata;
     let spec = pod.spec.as_ref()?;
@@ -66,7 +66,7 @@ pub fn read_pod(pod: &core::Pod, node_lost_since: Option<Timestamp>) -> Option<P
     })
 }
 
-/// Whether Kubernetes sends clients to a pod.
+/// Whether a pod is ready, so that Services lead to it.
 pub fn is_ready(pod: &core::Pod) -> bool {
     ready_condition(pod).is_some_and(|condition| condition.status == "True")
 }
@@ -76,7 +76,7 @@ fn ready_condition(pod: &core::Pod) -> Option<&core::PodCondition> {
     conditions.find(|condition| condition.type_ == "Ready")
 }
 
-/// What the container that brings the object of a restore does, if there is one.
+/// The state of the container that fetches the backup of a restore; `None` if the pod has none.
 fn fetch(spec: &core::PodSpec, status: &core::PodStatus) -> Option<Fetch> {
     let mut containers = spec.init_containers.iter().flatten();
     containers.find(|container| container.name == FETCH)?;
@@ -109,7 +109,7 @@ fn fetch(spec: &core::PodSpec, status: &core::PodStatus) -> Option<Fetch> {
     })
 }
 
-/// The last words of the container that brought the program.
+/// The member and the log index that the install container reported from the volume. `None` if it found no log.
 fn volume_position(status: &core::PodStatus) -> Option<(MemberId, RaftIndex)> {
     let mut states = status.init_container_statuses.iter().flatten();
     let ended = states
@@ -125,6 +125,8 @@ fn volume_position(status: &core::PodStatus) -> Option<(MemberId, RaftIndex)> {
     ))
 }
 
+/// Why the fetch container failed, from its result; without one, from its exit code and its last lines. It is then
+/// retried.
 fn failure(ended: &core::ContainerStateTerminated) -> FetchFailure {
     let message = ended.message.as_deref().unwrap_or_default();
     match contract::read::<JobResult>(message.as_bytes()).map(|result| result.outcome) {
@@ -147,6 +149,7 @@ fn failure(ended: &core::ContainerStateTerminated) -> FetchFailure {
     }
 }
 
+/// The state of the etcd container. One that has ended and waits to be restarted counts as ended.
 fn container(pod: &core::Pod, status: &core::PodStatus) -> Container {
     let is_etcd = |state: &&core::ContainerStatus| state.name == ETCD;
     let Some(etcd) = status.container_statuses.iter().flatten().find(is_etcd) else {
@@ -172,7 +175,7 @@ fn container(pod: &core::Pod, status: &core::PodStatus) -> Container {
 /// How many restarts without becoming ready are a crash loop, whether or not the kubelet waits right now.
 const CRASH_LOOP_RESTARTS: i32 = 3;
 
-/// Whether the etcd container ends again and again.
+/// Whether the etcd container ends again and again: the kubelet backs off, or it is not ready after three restarts.
 fn is_crash_looping(status: &core::PodStatus) -> bool {
     let mut containers = status.container_statuses.iter().flatten();
     let Some(etcd) = containers.find(|container| container.name == ETCD) else {
@@ -183,7 +186,7 @@ fn is_crash_looping(status: &core::PodStatus) -> bool {
     is_backing_off || (!etcd.ready && etcd.restart_count >= CRASH_LOOP_RESTARTS)
 }
 
-/// How the etcd container ended the last time.
+/// How the etcd container ended the last time; `None` if it never did.
 fn end(status: &core::PodStatus) -> Option<End> {
     let mut containers = status.container_statuses.iter().flatten();
     let etcd = containers.find(|container| container.name == ETCD)?;
@@ -219,7 +222,7 @@ fn start_delay(pod: &core::Pod, status: &core::PodStatus) -> StartDelay {
     })
 }
 
-/// What counts of a claim.
+/// What plans need of a claim. `None` without a UID.
 pub fn read_claim(claim: &PersistentVolumeClaim) -> Option<Claim> {
     let meta = &claim.metadata;
     let volume = claim.spec.as_ref().and_then(|spec| spec.volume_name.clone());
@@ -242,7 +245,8 @@ pub fn read_claim(claim: &PersistentVolumeClaim) -> Option<Claim> {
     })
 }
 
-/// Since when the node of a pod is lost, or the only one that could take it. `node_now` finds a node by its name.
+/// Since when the node of a pod is lost, or the only one that reaches its volume. `None` while the node answers.
+/// `node_now` finds a node by its name.
 pub fn node_lost_since(
     pod: &core::Pod,
     claim: Option<&super::Claim>,
@@ -269,7 +273,8 @@ fn unready_since(pod: &core::Pod) -> Option<Timestamp> {
     (ready.status != "True").then_some(since.0)
 }
 
-/// Since when a pod waits for a node that is gone and that alone reaches its volume: the one its claim was made for.
+/// Since when no node takes a pod, because the node for which its volume was made is gone and no other one reaches the
+/// volume.
 fn stranded_since(
     pod: &core::Pod,
     claim: &super::Claim,

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use super::{CallFailure, PermitDelivery, StartDelay, Unschedulable};
 
-/// What there is at one place.
+/// What was observed at one ordinal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ObservedMember {
     /// The pod.
@@ -31,7 +31,7 @@ impl ObservedMember {
         status: QueryResult::NotQueried,
     };
 
-    /// The report, if a process waits.
+    /// The report, if a guard waits in the pod.
     pub fn report(&self) -> Option<&Report> {
         self.report.answer()
     }
@@ -42,7 +42,7 @@ impl ObservedMember {
     }
 }
 
-/// What became of a question.
+/// The result of a query to a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum QueryResult<T> {
     /// There was nobody to ask, or no need.
@@ -64,7 +64,7 @@ impl<T> QueryResult<T> {
         }
     }
 
-    /// The failed call, if one was made and failed. An answer of somebody else is no failure.
+    /// The failed call, if one was made and failed. An answer of another process is no failure.
     pub fn failure(&self) -> Option<&CallFailure> {
         match self {
             Self::NoAnswer(failure) => Some(failure),
@@ -125,7 +125,7 @@ pub struct Pod {
 }
 
 impl Pod {
-    /// Whether both are known, and it was made for something else than this spec hash.
+    /// Whether the pod was made for another spec hash than this. `false` if either is not known.
     pub fn has_other_spec_hash(&self, wanted: Option<&String>) -> bool {
         wanted
             .zip(self.spec_hash.as_ref())
@@ -133,7 +133,7 @@ impl Pod {
     }
 }
 
-/// What brings the object of a restore onto the volume of a pod.
+/// The container that fetches the backup of a restore onto the volume of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fetch {
     /// Whether it is done.
@@ -148,7 +148,7 @@ pub struct Fetch {
     pub claim: Option<String>,
 }
 
-/// Why the object of a restore was not brought.
+/// Why the backup of a restore was not fetched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FetchFailure {
     /// The cause.

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-/// When a permit was laid with a pod, so that it is laid there again if nobody takes it: a node that writes what lies with a
-/// pod into its files may miss a change that comes while it does so, and looks again only after a minute or more.
+/// When a permit was last written into its pod's annotation, and how often before. It is written again if the pod does
+/// not use it: the kubelet may miss a change while it updates the file in the pod, and looks again only after a minute
+/// or more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PermitDelivery {
     /// The last time.
@@ -22,12 +23,12 @@ const FIRST_WAIT: Duration = Duration::from_secs(4);
 const MAX_REDELIVERIES: u32 = 5;
 
 impl PermitDelivery {
-    /// For the first time.
+    /// The first time that a permit is written.
     pub fn first(at: Timestamp) -> Self {
         Self { at, redeliveries: 0 }
     }
 
-    /// Once more.
+    /// The permit is written once more.
     #[must_use]
     pub fn repeat(self, at: Timestamp) -> Self {
         Self {
@@ -36,7 +37,8 @@ impl PermitDelivery {
         }
     }
 
-    /// Whether it is to be laid there again.
+    /// Whether a permit that is still unused is to be written again: after 4 seconds, then after twice as long each
+    /// time, five times in all.
     pub fn needs_redelivery(self, now: Timestamp) -> bool {
         let wait = FIRST_WAIT * 2_u32.saturating_pow(self.redeliveries.min(MAX_REDELIVERIES));
         let waited = Duration::try_from(now.duration_since(self.at)).unwrap_or_default();

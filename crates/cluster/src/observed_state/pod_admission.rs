@@ -28,7 +28,8 @@ pub enum PodAdmission {
 }
 
 impl PodAdmission {
-    /// What follows from a dry run that did not succeed. `code` is that of the API server, if it answered.
+    /// Reads a dry run that did not succeed. `code` is that of the API server, if it answered. Codes that do not judge
+    /// the pod, such as 429, are [`Self::Unknown`].
     pub fn from_failure(code: Option<u16>, message: String) -> Self {
         match code {
             // It does not judge the pod: no login, no namespace, too slow, another write at the same time, too many requests.

@@ -42,7 +42,7 @@ pub enum WaitingCause {
 }
 
 impl StartDelay {
-    /// Whether every container passes through this state while it starts.
+    /// Whether every container passes through this state while it starts, so that it is no problem by itself.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::NotScheduled | Self::NodePreparing { .. } => true,
