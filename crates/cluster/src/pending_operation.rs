@@ -1,5 +1,5 @@
-//! The step that is written into the status before anything is done about it, so that whoever comes next, after a
-//! crash or a change of leaders, knows what may have been done. Pure; what cannot be read back is no intent.
+//! The operation that is written into the status before anything is done about it: after a crash or a change of
+//! leaders, the next process knows what may have been done. Pure; what cannot be read back is no operation.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,7 +9,7 @@ use etcd_operator_etcd::id::MemberId;
 
 use crate::observed_state::Ordinal;
 
-/// A step that is written down.
+/// An operation as the status records it, with the process that recorded it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PendingOperation {
     /// The process of the operator that goes by it.
@@ -20,7 +20,7 @@ pub struct PendingOperation {
     pub operation: Operation,
 }
 
-/// What is to be done.
+/// What is to be done, in one step or several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Start all members together; the set is frozen, and so is to whom a permit may have been given.
@@ -55,7 +55,7 @@ pub enum Operation {
     Swap(BTreeMap<Ordinal, Grant>),
 }
 
-/// A disk that is no member's.
+/// A volume that belongs to no member. It is deleted, with the pod that holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Discard {
     /// Its place.
@@ -66,7 +66,7 @@ pub struct Discard {
     pub pod: Option<String>,
 }
 
-/// To whom a permit is given.
+/// The one process that a permit is for. It is recorded before the permit is written, so that no other one gets it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
     /// The UID of the pod.
@@ -77,7 +77,7 @@ pub struct Grant {
     pub nonce: String,
 }
 
-/// A member that is brought in.
+/// A member that joins: it is added to etcd, then the process in its pod is permitted to start as it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Join {
     /// Its place.
@@ -90,7 +90,7 @@ pub struct Join {
     pub attempt: i64,
 }
 
-/// A member that is taken out because of its data.
+/// A member that is removed because of its data or its node, so that another one joins with its ordinal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replace {
     /// Its place.
@@ -162,7 +162,7 @@ impl Cause {
         }
     }
 
-    /// Whether what is on the disk can stay: there is nothing on it that a new member would stumble over.
+    /// Whether the volume of a replaced member is kept for the next one: only an empty one, any other is deleted.
     pub fn keeps_disk(self) -> bool {
         self == Self::DiskEmpty
     }
@@ -205,7 +205,7 @@ impl Operation {
         }
     }
 
-    /// To whom it gives a permit at this place.
+    /// The grant for the process at this ordinal. `None` if it gets no permit, or if none is recorded yet.
     pub fn grant(&self, ordinal: Ordinal) -> Option<&Grant> {
         match self {
             Self::Bootstrap(targets)
@@ -218,7 +218,7 @@ impl Operation {
         }
     }
 
-    /// The places it is about; none for all.
+    /// The ordinals that it is about. None for `StartOver`, which gives no permits.
     pub fn ordinals(&self) -> Vec<Ordinal> {
         match self {
             Self::Bootstrap(targets)
@@ -292,7 +292,7 @@ impl PendingOperation {
         }
     }
 
-    /// Reads one from a status.
+    /// Reads the step of a status. `None` if this version does not know it, or if a needed part is missing.
     pub fn read(step: &StepIntent, ordinal: impl Fn(&str) -> Option<Ordinal>) -> Option<Self> {
         let targets = step.targets.as_deref().unwrap_or_default();
         let one = || match targets {

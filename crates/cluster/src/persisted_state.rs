@@ -16,7 +16,7 @@ use crate::pending_operation::PendingOperation;
 pub use restore::{Phase, Restore};
 pub use rollout::{RestartedMember, Rollout, VersionPath};
 
-/// What is known from before.
+/// What the operator knows from earlier reconciles. The status keeps it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PersistedState {
     /// etcd's ID of the cluster: there since the first linearizable read, and for good.
@@ -62,7 +62,8 @@ pub struct MemberRecord {
     pub last_index: Option<LastKnownIndex>,
 }
 
-/// How far the data of a member had come.
+/// How far the data of a member had come, and in which pod. A later pod that comes with less has a volume that was
+/// rolled back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastKnownIndex {
     /// The UID of the pod in which it was seen.
@@ -81,7 +82,8 @@ const MAX_EARLIER_RESTORES: usize = 32;
 const MAX_SERVED_SPEC_HASHES: usize = 16;
 
 impl PersistedState {
-    /// Reads it from a status.
+    /// Reads it from a status. A member that cannot be parsed is left out. A step or restore that this version does not
+    /// know becomes `unknown_step`, beside which nothing is done.
     pub fn read(status: Option<&EtcdClusterStatus>, ordinal: impl Fn(&str) -> Option<Ordinal>) -> Self {
         let Some(status) = status else {
             return Self::default();
@@ -116,8 +118,8 @@ impl PersistedState {
         }
     }
 
-    /// Where the status has been lost, or what it says of the members, the voters are those that were noted elsewhere of this
-    /// cluster.
+    /// Takes over the voters that the StatefulSet records, if the status has been lost, or what it says of the members.
+    /// Those of another cluster are not taken over.
     pub fn recover_members(
         &mut self,
         cluster: ClusterId,
@@ -129,9 +131,9 @@ impl PersistedState {
         }
     }
 
-    /// Where the status has been lost, a restore goes on from where it was, and one that is over is not done again. What
-    /// permits were given for it is not known: each counts as given, and nobody gets a second one but whoever shows that
-    /// it was not used.
+    /// Takes over the restore that the StatefulSet records, if the status has been lost: it goes on from where it was,
+    /// and one that is over is not repeated. Which permits were given for it is not known. So each counts as given, and
+    /// a process gets a second one only if it shows that the first was not used.
     pub fn recover_restore(&mut self, noted: Option<Restore>, incarnation: i64, cluster: Option<ClusterId>) {
         let is_lost = self.incarnation == 0 && self.pending.is_none() && self.unknown_step.is_none();
         let Some(noted) = noted.filter(|_| is_lost && self.restore.is_none()) else {
@@ -145,7 +147,7 @@ impl PersistedState {
         self.restore = Some(noted);
     }
 
-    /// From here on this is the restore of the cluster; one that was committed before it is not forgotten.
+    /// Makes this the restore of the cluster. The one before stays among the earlier ones if it was committed.
     pub fn begin_restore(&mut self, next: Restore) {
         let last = self.restore.replace(next);
         let last = last.filter(|last| last.committed);
@@ -154,7 +156,7 @@ impl PersistedState {
         self.earlier_restores.drain(..too_many);
     }
 
-    /// Whether the restore of this UID is the last one here, or was committed before it.
+    /// Whether the restore of this UID is the last one, however far it came, or was committed before it.
     pub fn has_restored(&self, uid: &str) -> bool {
         let is_last = self.restore.as_ref().is_some_and(|last| last.uid == uid);
         is_last || self.earlier_restores.iter().any(|earlier| earlier == uid)
@@ -178,7 +180,7 @@ impl PersistedState {
         self.served_spec_hashes.iter().any(|served| served == spec_hash)
     }
 
-    /// Whether this is more news than how far members of a restore are: that changes with every byte.
+    /// Whether it differs from before in more than how far the members of a restore are, which changes with every byte.
     pub fn differs_in_more_than_progress(&self, before: &Self) -> bool {
         let without = |persisted: &Self| Self {
             restore: persisted.restore.as_ref().map(Restore::without_progress),
@@ -187,12 +189,12 @@ impl PersistedState {
         self != before && without(self) != without(before)
     }
 
-    /// Whether the cluster has ever been seen to work.
+    /// Whether the cluster has formed: a linearizable read has returned its cluster ID.
     pub fn has_formed(&self) -> bool {
         self.cluster.is_some()
     }
 
-    /// The highest place that had a voter.
+    /// The highest ordinal of a recorded voter.
     pub fn highest_voter(&self) -> Option<Ordinal> {
         let voters = self.members.iter().filter(|(_, member)| member.is_voter);
         voters.map(|(ordinal, _)| *ordinal).max()
@@ -200,7 +202,7 @@ impl PersistedState {
 }
 
 impl MemberRecord {
-    /// What stays the same of it for as long as it is a member on its volume.
+    /// The record without the index, which changes all the time.
     #[must_use]
     pub fn without_last_index(&self) -> Self {
         Self {
@@ -209,12 +211,13 @@ impl MemberRecord {
         }
     }
 
-    /// Whether this is the very volume that it ran on.
+    /// Whether this claim is bound to the very volume that the member ran on. `false` if that is not known.
     pub fn is_same_volume(&self, claim: &Claim) -> bool {
         self.claim.as_ref() == Some(&claim.uid) && self.volume.is_some() && self.volume == claim.volume
     }
 
-    /// Whether this is another volume than the one it ran on, as far as both are known.
+    /// Whether this claim is another one, or bound to another volume, than the member ran on. `false` if that is not
+    /// known.
     pub fn is_other_volume(&self, claim: &Claim) -> bool {
         let differ = |one: &Option<String>, other: &Option<String>| {
             one.as_ref()
@@ -224,8 +227,8 @@ impl MemberRecord {
         differ(&self.claim, &Some(claim.uid.clone())) || differ(&self.volume, &claim.volume)
     }
 
-    /// Whether the volume under this pod holds less than the member had before it came: somebody put it back, and it forgot
-    /// what it had agreed to.
+    /// Whether the volume of this pod came with less than the member had in an earlier pod: it was rolled back, and the
+    /// member lacks entries that it acknowledged.
     pub fn is_behind_record(&self, pod: &Pod) -> bool {
         let came_with = pod.volume_position.filter(|(member, _)| *member == self.id);
         self.last_index

@@ -99,7 +99,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The same for a cluster whose spec is refused: it is looked at, and no more.
+    /// The plan for a cluster whose spec is refused, and which is observed as if it were paused: it says so instead of
+    /// that.
     #[must_use]
     pub fn for_refused_spec(mut self) -> Self {
         if self.explanation.reason == Reason::Paused {
@@ -110,7 +111,7 @@ impl Plan {
         self
     }
 
-    /// Whether the rollout does something now, so that other clusters wait for it.
+    /// Whether the rollout does something now, so that the cluster keeps its slot and others wait for it.
     pub fn is_rollout_under_way(&self, observed: &ObservedCluster) -> bool {
         let moves_template = self
             .layout
@@ -120,7 +121,7 @@ impl Plan {
         under_way::is_under_way(observed, &self.persisted, &self.rollout, acts)
     }
 
-    /// The same once the member that it adds has this ID.
+    /// The plan with the ID that etcd gave to the member that was added. Other plans stay as they are.
     #[must_use]
     pub fn with_added_member(mut self, id: MemberId) -> Self {
         if let Some(PendingOperation {
@@ -134,7 +135,7 @@ impl Plan {
     }
 }
 
-/// What to do next.
+/// Decides about one cluster: what to persist, what its objects are to be, and at most one step.
 pub fn plan(observed: &ObservedCluster) -> Plan {
     let wanted_size = observed.desired.size;
     let frozen = restore::with_restore_size(observed).or_else(|| surge::with_surge_size(observed));
@@ -203,8 +204,8 @@ pub fn plan(observed: &ObservedCluster) -> Plan {
     }
 }
 
-/// Where this process takes over what another one began, and has not done so yet. Whoever is not seen to run there may
-/// be about to get a permit.
+/// Ordinals whose pod may still get a permit that a previous leader sends, because this process takes over its
+/// operation and has not fenced the pod yet. A pod in which etcd answers needs no fencing.
 fn find_unfenced(observed: &ObservedCluster, persisted: &PersistedState) -> BTreeSet<Ordinal> {
     let mut ordinals = observed.unfenced.clone();
     if let (Some(before), Some(now)) = (&observed.persisted.pending, &persisted.pending)
@@ -219,7 +220,7 @@ fn find_unfenced(observed: &ObservedCluster, persisted: &PersistedState) -> BTre
     ordinals
 }
 
-/// Before anything else every such pod is touched.
+/// The step that fences these pods, which comes before any other one. `None` if there are none.
 fn fence_step(observed: &ObservedCluster, unfenced: &BTreeSet<Ordinal>) -> Option<Step> {
     let pods = unfenced.iter().filter_map(|ordinal| {
         let uid = observed.member(*ordinal).pod.as_ref()?.uid.clone();
@@ -232,7 +233,7 @@ fn fence_step(observed: &ObservedCluster, unfenced: &BTreeSet<Ordinal>) -> Optio
     (!pods.is_empty()).then_some(Step::FencePods(pods))
 }
 
-/// The flows in their order; none when the cluster is to be left alone.
+/// Asks the flows in their order. `None` if the cluster is paused.
 fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState, wanted_size: Size) -> Option<FlowDecision> {
     let observed = view.observed;
     if let Some(kind) = &persisted.unknown_step {
@@ -257,7 +258,7 @@ fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState, wanted_size: S
     })
 }
 
-/// What to do while the cluster has never been seen to work.
+/// What to do before the cluster has formed.
 fn form(view: &ClusterView<'_>, persisted: &mut PersistedState) -> FlowDecision {
     let operation = persisted
         .pending

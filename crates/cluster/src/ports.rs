@@ -11,10 +11,10 @@ use crate::observed_state::QueryResult;
 
 /// Asks processes that wait in pods for their reports.
 pub trait Reports: fmt::Debug + Send + Sync {
-    /// What waits at this address says, if anything waits there.
+    /// The report of the guard at this address. Once etcd runs there, it answers instead: `OtherResponder`.
     fn read_report(&self, at: IpAddr) -> Answer<'_, QueryResult<Report>>;
 
-    /// How far the download at this address is, if one goes on there.
+    /// How far the download in the pod at this address is.
     fn read_progress(&self, at: IpAddr) -> Answer<'_, QueryResult<FetchProgress>>;
 }
 

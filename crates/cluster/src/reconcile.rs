@@ -131,7 +131,7 @@ impl Reconciler {
         }
     }
 
-    /// The figures of all clusters that this installation looks after.
+    /// The metrics of the clusters, by what this reconciler records.
     pub fn metrics(&self) -> ClusterMetrics {
         let deps = &*self.deps;
         ClusterMetrics::new(
@@ -143,7 +143,7 @@ impl Reconciler {
         )
     }
 
-    /// The function that the driver calls.
+    /// The reconcile function, for the controller of the runtime.
     pub fn function(self) -> Function<Error> {
         Box::new(move |key| {
             let this = self.clone();
@@ -151,6 +151,8 @@ impl Reconciler {
         })
     }
 
+    /// Reconciles the cluster of this key. One that is being deleted, out of scope or another installation's is left
+    /// alone.
     async fn reconcile(&self, key: &ObjectKey) -> Result<Wake, Error> {
         let Deps {
             clusters,
@@ -208,6 +210,8 @@ impl Reconciler {
         }
     }
 
+    /// Reconciles a cluster with a valid spec: observes, plans, writes the plan into the status, applies the objects,
+    /// and takes at most one step. Each part happens only if the one before succeeded.
     async fn reconcile_served(
         &self,
         key: &ObjectKey,
@@ -262,7 +266,7 @@ impl Reconciler {
             .await
     }
 
-    /// Looks at the objects and members.
+    /// Observes the cluster, and takes a rollout slot for it if members are outdated.
     async fn observe(
         &self,
         key: &ObjectKey,
@@ -290,7 +294,7 @@ impl Reconciler {
         Ok(observation)
     }
 
-    /// Decides.
+    /// Plans, gives the rollout slot back if no rollout is under way, and records which pods are not fenced yet.
     async fn plan(
         &self,
         key: &ObjectKey,
@@ -309,7 +313,7 @@ impl Reconciler {
         Ok(plan)
     }
 
-    /// What the status tells besides the plan, before anything is applied.
+    /// What the status reports besides the plan, before anything is applied.
     fn status_inputs<'a>(
         &'a self,
         key: &ObjectKey,
@@ -349,7 +353,8 @@ impl Reconciler {
         }
     }
 
-    /// Writes the plan down before anything is done about it, and hands back the object as it is now.
+    /// Writes the plan into the status before anything is done about it, and returns the object as stored. If the CRD
+    /// is outdated and drops the plan, the status is written again to say so.
     async fn persist(
         &self,
         cluster: &EtcdCluster,
@@ -366,7 +371,8 @@ impl Reconciler {
         self.write_status(&stored, observed, plan, status_inputs).await
     }
 
-    /// Brings the objects of the cluster to what is wanted, and publishes what the API server refused.
+    /// Brings the objects of the cluster to what is wanted, and reports what the API server refused. Nothing is applied
+    /// while a downgrade must be canceled first.
     async fn apply(
         &self,
         key: &ObjectKey,
@@ -417,7 +423,7 @@ impl Reconciler {
         Ok(Applied::GoOn(Box::new(stored)))
     }
 
-    /// Stores what the plan says, and hands back the object as it is now.
+    /// Writes the status after a plan, and returns the object as stored.
     async fn write_status(
         &self,
         cluster: &EtcdCluster,
@@ -434,7 +440,8 @@ impl Reconciler {
         unfenced.get(key).cloned().unwrap_or_default()
     }
 
-    /// Notes it before the status says that this process goes on with what was begun.
+    /// Records which pods are still to be fenced. This comes before the status says that this process goes on with the
+    /// operation.
     fn set_unfenced(&self, key: &ObjectKey, ordinals: BTreeSet<Ordinal>) {
         let mut unfenced = self.unfenced.lock().unwrap_or_else(PoisonError::into_inner);
         if ordinals.is_empty() {
@@ -444,6 +451,7 @@ impl Reconciler {
         }
     }
 
+    /// Writes a status, and emits Events about what has changed in it. Returns the object as stored.
     async fn publish_status(
         &self,
         cluster: &EtcdCluster,
@@ -481,7 +489,8 @@ enum Applied {
     Wait(Wake),
 }
 
-/// Whether the template of the pods is kept in the status, too: the spec alone would not bring it back.
+/// Whether the status keeps the applied pod template: if the StatefulSet is deleted, the spec alone would not bring it
+/// back.
 fn keeps_applied_template(observation: &Observation, plan: &Plan) -> bool {
     let has_requests =
         |stored: &Arc<StoredTemplates>| stored.restart_requests() != RestartRequests::default();
@@ -489,7 +498,7 @@ fn keeps_applied_template(observation: &Observation, plan: &Plan) -> bool {
     is_lost || plan.rollout != RolloutState::Complete || observation.stored.as_ref().is_some_and(has_requests)
 }
 
-/// The last template with which a voter was healthy, while no voter is known to have been with the one of the StatefulSet.
+/// The last pod template with which a voter was healthy. `None` while that is the one of the StatefulSet and stays so.
 fn last_served_template(cluster: &EtcdCluster, observation: &Observation, plan: &Plan) -> Option<String> {
     let has_served = |stored: &StoredTemplates| {
         let spec_hash = stored.spec_hash();
@@ -505,7 +514,8 @@ fn last_served_template(cluster: &EtcdCluster, observation: &Observation, plan: 
     }
 }
 
-/// Whether members are looked after although an object of theirs is not what it should be.
+/// Whether steps are taken although the API server refuses an object: after the cluster has formed, but not during a
+/// restore.
 fn can_go_without_objects(persisted: &PersistedState) -> bool {
     persisted.has_formed() && !persisted.restore.as_ref().is_some_and(Restore::is_active)
 }

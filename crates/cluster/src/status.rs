@@ -41,7 +41,7 @@ pub use step_failure::{is_plan_drop_reported, is_plan_dropped};
 
 use text::{MAX_CHARS, MAX_ITEMS, blocked_by};
 
-/// Whether the status says that something is not as it should be which only a look at the API server can take back.
+/// Whether the status reports a refused change or a name conflict, which only the API server can take back.
 pub fn reports_refusals(cluster: &EtcdCluster) -> bool {
     let conditions = cluster
         .status
@@ -51,7 +51,8 @@ pub fn reports_refusals(cluster: &EtcdCluster) -> bool {
     events::refused_changes(conditions).is_some() || events::name_conflict(conditions).is_some()
 }
 
-/// The status of a cluster that is looked after.
+/// The status after a plan. Without news it equals the stored one: Raft indexes are updated only along with other
+/// changes.
 pub fn status(
     cluster: &EtcdCluster,
     observed: &ObservedCluster,
@@ -144,8 +145,8 @@ pub fn status(
     after
 }
 
-/// How many members there are: those that are recorded in the status, or on the StatefulSet where that has been lost. Where
-/// nobody has told who the members are yet, those that are ready. What was noted before members start on other data does not count.
+/// How many members there are: those that the status records, or else the StatefulSet, or else the ready ones. While
+/// members start anew or a restore is active, the StatefulSet does not count.
 fn count_members(observed: &ObservedCluster, persisted: &PersistedState, ready: usize) -> usize {
     let is_restoring = persisted.restore.as_ref().is_some_and(Restore::is_active);
     let is_starting = is_restoring || persisted.pending.is_some();
@@ -168,13 +169,13 @@ fn restart_request(cluster: &EtcdCluster, observed: &ObservedCluster, rollout: &
     }
 }
 
-/// How many pods have the current template, of how many; none before the cluster has formed.
+/// How many pods have the current template, of how many; `None` before the cluster has formed.
 fn updated_members(view: &ClusterView<'_>, persisted: &PersistedState) -> Option<String> {
     let (updated, all) = rollout::count_updated(view);
     persisted.has_formed().then(|| format!("{updated}/{all}"))
 }
 
-/// What is told of a restore; one that this version does not understand stays as it is.
+/// The progress of a restore; that of one that this version does not understand stays as it is.
 fn restore(
     observed: &ObservedCluster,
     persisted: &PersistedState,
@@ -191,7 +192,7 @@ fn restore(
 /// The phase of a cluster whose spec cannot be.
 const INVALID: &str = "Invalid";
 
-/// The status of a cluster whose spec cannot be, where nobody looks at its members.
+/// The status of a cluster whose spec is refused and whose members are not observed. What it says of them stays.
 pub fn for_refused_spec(
     cluster: &EtcdCluster,
     refused: &[Refusal],
@@ -282,7 +283,7 @@ fn phase(plan: &Plan, inputs: &StatusInputs<'_>) -> &'static str {
     }
 }
 
-/// The address for clients.
+/// The URL of the client Service. Its scheme is that of the stored pod template.
 fn endpoint(observed: &ObservedCluster) -> String {
     let wanted = observed.desired.tls.client.is_some();
     let is_secure = observed.set.as_ref().map_or(wanted, |set| set.secure_clients);

@@ -7,7 +7,8 @@ use kube::Resource;
 
 use crate::build::{ETCD, FETCH, FETCH_CLAIM};
 
-/// Keeps of a pod who it is, whose, where, and how its containers are.
+/// Removes what the controller does not read of a pod. Metadata, status, node, commands, and etcd's image and readiness
+/// probe stay.
 pub fn pod(pod: &mut Pod) {
     drop_managed_fields(pod);
     if let Some(spec) = &mut pod.spec {
@@ -50,7 +51,7 @@ pub fn pod(pod: &mut Pod) {
     }
 }
 
-/// Keeps of a node who it is and whether it is heard of: others write much about nodes, and often.
+/// Removes all of a node but its name and the condition Ready: its other fields are large and change often.
 pub fn node(node: &mut Node) {
     drop_managed_fields(node);
     node.metadata.annotations = None;

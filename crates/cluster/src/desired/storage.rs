@@ -81,7 +81,7 @@ impl Storage {
 }
 
 /// Parses `storage`, or the ancestor's `pod.persistentVolumeClaimSpec`; both are refused. Without either, data are in
-/// an emptyDir, as they were for the ancestor. An emptyDir cannot be hibernated.
+/// the pod's EmptyDir, as they were for the ancestor. Such a cluster cannot be hibernated.
 pub(super) fn storage(spec: &EtcdClusterSpec) -> Result<Storage, Vec<Refusal>> {
     let legacy = spec
         .pod

@@ -106,26 +106,26 @@ impl Restore {
         self.is_active() && !self.open
     }
 
-    /// Whether the pods bring the object onto their volumes before they start.
+    /// Whether the pods fetch the backup onto their volumes before they start.
     pub fn is_fetching(&self) -> bool {
         matches!(self.phase, Phase::Stopping | Phase::Preparing)
     }
 
-    /// Whether a pod of this incarnation is asked anything. Those of before only have to go: without their quorum an answer
-    /// would be waited for in vain, and the others with it.
+    /// Whether a pod of this incarnation is queried. While the old pods only have to go, they are not: without their
+    /// quorum each query would last until its timeout.
     pub fn is_queried(&self, incarnation: i64) -> bool {
         incarnation == self.incarnation || !self.is_fetching()
     }
 
-    /// Goes on to another phase.
+    /// Goes on to another phase, from now on and without progress yet.
     pub fn enter(&mut self, phase: Phase, now: Timestamp) {
         self.phase = phase;
         self.since = second(now);
         self.furthest = None;
     }
 
-    /// Notes how far the members are. Only what is further than ever counts: who begins anew again and again gets nowhere.
-    /// Returns since when they have come no further.
+    /// Records how far the members are, and returns since when they have come no further. Only more than ever before
+    /// counts: members that begin anew again and again make no progress.
     pub fn note_progress(&mut self, far: i64, now: Timestamp) -> Timestamp {
         match self.furthest {
             Some((best, since)) if far <= best => since,
@@ -171,7 +171,7 @@ impl Restore {
         }
     }
 
-    /// Reads one from a status; none if this version does not know its phase.
+    /// Reads one from a status. `None` if this version does not know its phase, or if a needed part is missing.
     pub fn read(progress: &RestoreProgress) -> Option<Self> {
         let known = |text: &Option<String>| text.as_deref().and_then(|id| id.parse().ok());
         let size = u8::try_from(progress.size?).ok()?;

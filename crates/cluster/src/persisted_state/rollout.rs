@@ -83,7 +83,7 @@ impl VersionPath {
 }
 
 impl Rollout {
-    /// One that begins now. A status has no fractions of a second, so neither has this.
+    /// A rollout that begins now. Its times are in whole seconds, as in the status.
     pub fn begin(spec_hash: &str, version: &str, now: Timestamp) -> Self {
         let now = whole_seconds(now);
         Self {
@@ -100,12 +100,12 @@ impl Rollout {
         }
     }
 
-    /// Whether the template changed, a member was restarted, or one was done, so short a time ago.
+    /// Whether the template changed, a member was restarted, or one was done, less than this time ago.
     pub fn has_progressed_within(&self, time: SignedDuration, now: Timestamp) -> bool {
         now.duration_since(self.progressed_at) < time
     }
 
-    /// Records that this member is restarted from now on, or that none is any more.
+    /// Records the member that is being restarted, or that none is any more. Only a change counts as progress.
     pub fn set_current(&mut self, current: Option<RestartedMember>, now: Timestamp) {
         if self.current != current {
             self.current = current;
@@ -118,7 +118,7 @@ impl Rollout {
         self.progressed_at = whole_seconds(now);
     }
 
-    /// Records that the pod of the member that is being restarted goes, or is gone.
+    /// Records when the pod of the member that is being restarted went. A second call changes nothing.
     pub fn set_left(&mut self, now: Timestamp) {
         if let Some(current) = self.current.as_mut().filter(|current| current.left_at.is_none()) {
             let now = whole_seconds(now);
@@ -127,7 +127,7 @@ impl Rollout {
         }
     }
 
-    /// Reads it from a status; none where that does not say which change it is.
+    /// Reads it from a status. `None` where that names no spec hash.
     pub fn read(status: &RolloutStatus, ordinal: impl Fn(&str) -> Option<Ordinal>) -> Option<Self> {
         let current = status.current.as_ref().and_then(|current| {
             Some(RestartedMember {

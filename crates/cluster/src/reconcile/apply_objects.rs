@@ -1,7 +1,7 @@
-//! Writing the objects of a cluster. A process that was stopped in the middle of its pass decides by what it saw before,
-//! while its copies have come to know since what others did: with those alone it would undo that. So a write waits for a
-//! look past every copy that the `EtcdCluster` is still the one that was decided upon, and that of the StatefulSet is
-//! made upon what was seen of it.
+//! Writes the objects of a cluster. A process that was stopped in the middle of a reconcile decides by what it observed
+//! before, while its copies already show what another leader did: by those alone it would undo that. So before each
+//! write it reads the `EtcdCluster` from the API server, which must be the one that it decided upon. The StatefulSet is
+//! written only over what was observed of it.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ impl From<Error> for ApplyError {
     }
 }
 
-/// Writes objects for as long as their cluster is the one that was decided upon.
+/// Writes objects for as long as their `EtcdCluster` is unchanged.
 pub struct ObjectWriter<'a> {
     cluster: &'a EtcdCluster,
     applier: &'a Applier,
@@ -38,7 +38,7 @@ pub struct ObjectWriter<'a> {
 }
 
 impl<'a> ObjectWriter<'a> {
-    /// Keeps the objects of this cluster, as that was written down last.
+    /// A writer for the objects of this cluster, as its status was last stored.
     pub fn new(cluster: &'a EtcdCluster, applier: &'a Applier, latest: &'a Latest<EtcdCluster>) -> Self {
         Self {
             cluster,
@@ -47,7 +47,8 @@ impl<'a> ObjectWriter<'a> {
         }
     }
 
-    /// An object of a needed name, as it should be; what to say of it if it is somebody else's.
+    /// Creates an object or brings it to what is wanted. One of that name that is not this cluster's is not touched:
+    /// returns a message about it.
     pub async fn apply<K: Writable + Send + Sync + 'static>(
         &self,
         store: &Store<K>,
@@ -64,7 +65,8 @@ impl<'a> ObjectWriter<'a> {
             .await
     }
 
-    /// The same of the StatefulSet, which says how many members have a pod, and was seen like this.
+    /// The same for the StatefulSet: stale if it would change and is no longer as it was observed. One that was in no
+    /// copy keeps its replicas, as its pods were not observed.
     pub async fn apply_stateful_set(
         &self,
         store: &Store<StatefulSet>,
@@ -90,7 +92,7 @@ impl<'a> ObjectWriter<'a> {
         self.apply_over(&*now, wanted, is_ours).await
     }
 
-    /// This over an object that is stored, unless it is somebody else's.
+    /// Applies this over a stored object. If that is not this cluster's, returns a message about it.
     async fn apply_over<K: Writable>(
         &self,
         stored_object: &K,
@@ -109,13 +111,13 @@ impl<'a> ObjectWriter<'a> {
         Ok(None)
     }
 
-    /// Whether one that is stored is not as it should be.
+    /// Whether a stored object would change by this.
     fn differs<K: Writable>(&self, stored_object: &K, wanted: &Wish<K>) -> Result<bool, Error> {
         Ok(!self.applier.agrees(stored_object, wanted)
             && self.applier.change(Some(stored_object), &**wanted)?.is_some())
     }
 
-    /// Sees to it that this is stored where that is.
+    /// Applies this over a stored object if it would change. Whose the object is is for the caller to check.
     pub async fn ensure<K: Writable>(&self, stored_object: &K, wanted: &K) -> Result<(), ApplyError> {
         if let Some(change) = self.applier.change(Some(stored_object), wanted)? {
             self.check_unchanged().await?;
@@ -124,18 +126,19 @@ impl<'a> ObjectWriter<'a> {
         Ok(())
     }
 
-    /// Deletes an object as it was seen.
+    /// Deletes an object as it was observed; a change since is a conflict.
     pub async fn delete<K: Writable>(&self, observed: &K) -> Result<(), ApplyError> {
         self.check_unchanged().await?;
         Ok(self.applier.delete(observed).await?)
     }
 
+    /// Creates an object, or returns the one of that name that exists.
     async fn introduce<K: Writable>(&self, wanted: &K) -> Result<Introduced<K>, ApplyError> {
         self.check_unchanged().await?;
         Ok(self.applier.introduce(wanted).await?)
     }
 
-    /// Whether an object is this cluster's.
+    /// Whether this cluster controls an object.
     pub fn is_ours(&self, object: &impl Resource) -> bool {
         let uid = self.cluster.metadata.uid.as_deref();
         uid.is_some_and(|uid| is_owned(object, uid))
@@ -146,7 +149,7 @@ impl<'a> ObjectWriter<'a> {
         uid.is_some_and(|uid| is_own_set(set, uid))
     }
 
-    /// Goes on only if nobody has written to the cluster since.
+    /// Reads the `EtcdCluster` from the API server. Stale unless it has the resource version that was decided upon.
     async fn check_unchanged(&self) -> Result<(), ApplyError> {
         let known = &self.cluster.metadata;
         let now = self
@@ -164,14 +167,14 @@ impl<'a> ObjectWriter<'a> {
     }
 }
 
-/// What is said of an object that is somebody else's.
+/// The message about an object of a needed name that is not this cluster's.
 pub fn foreign_object_message(kind: &str, name: &str) -> String {
     format!(
         "the {kind} {name} exists and is not this EtcdCluster's: rename the EtcdCluster, or delete that object if nobody needs it"
     )
 }
 
-/// Whether all that a plan is made of is as it was: others write the rest all the time.
+/// Whether all of the StatefulSet that a plan is made of is as it was observed. Its status changes all the time.
 fn is_unchanged(observed: &StatefulSet, now: &StatefulSet) -> bool {
     let is_same = || {
         observed.metadata.uid == now.metadata.uid
@@ -181,7 +184,7 @@ fn is_unchanged(observed: &StatefulSet, now: &StatefulSet) -> bool {
     std::ptr::eq(observed, now) || is_same()
 }
 
-/// The same for no fewer pods than there are: nobody has looked whose they are.
+/// The wanted StatefulSet with no fewer replicas than the stored one, so that no pod is deleted that was not observed.
 fn keep_replicas(wanted: &StatefulSet, stored_object: &StatefulSet) -> StatefulSet {
     let mut wanted = wanted.clone();
     wanted.spec.replicas = wanted.spec.replicas.max(stored_object.spec.replicas);

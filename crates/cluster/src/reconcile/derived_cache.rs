@@ -13,7 +13,7 @@ use super::objects::DesiredObjects;
 use crate::build::{BuildInputs, StoredTemplates, desired};
 use crate::desired::Desired;
 
-/// What clusters ask for; cheap to clone.
+/// What was computed for each cluster, in memory; clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct DerivedCache(Arc<Mutex<BTreeMap<ObjectKey, CachedCluster>>>);
 
@@ -40,12 +40,12 @@ struct CachedTemplates {
 }
 
 impl DerivedCache {
-    /// Nobody asks any more.
+    /// Drops what was computed for a cluster that is gone.
     pub fn forget(&self, key: &ObjectKey) {
         self.lock().remove(key);
     }
 
-    /// What the spec asks for, which is found out once for each of its generations.
+    /// What the spec asks for, computed once for each generation and running version.
     pub fn desired(&self, key: &ObjectKey, cluster: &EtcdCluster) -> Result<Desired, Vec<Refusal>> {
         let (uid, generation) = (&cluster.metadata.uid, cluster.metadata.generation);
         let status = cluster.status.as_ref();
@@ -72,7 +72,7 @@ impl DerivedCache {
         desired
     }
 
-    /// The objects that follow from what is asked for and this, which are made once for as long as neither changes.
+    /// The objects for a spec and these inputs, built again only if either has changed.
     pub fn wanted(
         &self,
         key: &ObjectKey,
@@ -93,7 +93,7 @@ impl DerivedCache {
         }
     }
 
-    /// What counts of a StatefulSet, which is read once in each of its versions.
+    /// The templates of a StatefulSet, read once for each resource version.
     pub fn stored(&self, key: &ObjectKey, set: &StatefulSet) -> Arc<StoredTemplates> {
         let (uid, version) = (&set.metadata.uid, &set.metadata.resource_version);
         let mut cache = self.lock();

@@ -40,7 +40,7 @@ impl DryRuns {
         self.lock().remove(key);
     }
 
-    /// What the API server said to the same pods a moment ago.
+    /// What the API server said to the same pods less than half a minute ago. `None` if it must be asked.
     fn recent(&self, key: &ObjectKey, observed: &ObservedCluster) -> Option<PodAdmission> {
         let dry_runs = self.lock();
         let dry_run = dry_runs.get(key)?;
@@ -99,7 +99,7 @@ impl Reconciler {
         Ok(plan(&observation.observed))
     }
 
-    /// A pod of the changed template, under the name of one that exists.
+    /// A pod of the changed template, under the name of one that exists. `None` if the template cannot be built.
     fn changed_pod(
         &self,
         key: &ObjectKey,
@@ -123,6 +123,8 @@ impl Reconciler {
         Some(build::pod_of_set(&wanted.objects.members, uid, ordinal))
     }
 
+    /// Asks the API server in a dry run. An error only if this process is not the leader or the pod cannot be sent; any
+    /// other failure is an answer about the pod.
     async fn dry_run(
         &self,
         key: &ObjectKey,

@@ -24,7 +24,7 @@ use crate::status::BackupFreshness;
 /// What is said of a volume that does not become what is asked for.
 const CLAIM_FIELDS: &str = "spec.storage.size or spec.pod.labels (a StorageClass without allowVolumeExpansion grows no volume; to take a size back, remove spec.storage.size and set the former one again)";
 
-/// The objects as they should be, and what they were made of beside what the spec asks for.
+/// The objects of a cluster, and the inputs that they were built from.
 #[derive(Debug)]
 pub struct DesiredObjects {
     build_inputs: BuildInputs,
@@ -33,7 +33,7 @@ pub struct DesiredObjects {
 }
 
 impl DesiredObjects {
-    /// What follows from what is asked for and this.
+    /// Builds the objects. Refusals say what of the spec cannot be built.
     pub fn build(desired: &Desired, build_inputs: BuildInputs) -> Result<Self, Vec<Refusal>> {
         let objects = build::build(desired, &build_inputs)?;
         Ok(Self {
@@ -42,7 +42,7 @@ impl DesiredObjects {
         })
     }
 
-    /// Whether the same follows from this.
+    /// Whether these inputs give the same objects; the caller compares the spec.
     pub fn follows_from(&self, build_inputs: &BuildInputs) -> bool {
         self.build_inputs == *build_inputs
     }
@@ -55,7 +55,7 @@ pub fn pending_change(observation: &Observation) -> Option<PendingChange> {
     is_changed.then(|| PendingChange::Spec(Vec::new()))
 }
 
-/// What the objects are made of beside what the spec asks for; none if they are to be left as they are.
+/// What the objects are built from besides the spec. `None` if the plan leaves them as they are.
 pub fn build_inputs(
     plan: &Plan,
     observation: &Observation,
@@ -114,7 +114,7 @@ pub fn build_inputs(
     })
 }
 
-/// What is said of the backups of this cluster.
+/// What each `EtcdBackup` of this cluster reports about its freshness.
 pub fn backups(key: &ObjectKey, deps: &Deps) -> Vec<BackupFreshness> {
     let all = deps
         .backups
@@ -122,7 +122,8 @@ pub fn backups(key: &ObjectKey, deps: &Deps) -> Vec<BackupFreshness> {
     all.iter().map(|backup| BackupFreshness::read(backup)).collect()
 }
 
-/// Objects of needed names in the copies that are not this cluster's.
+/// Messages about objects of needed names that are not this cluster's, from the informers' copies. Those lack objects
+/// without the operator's labels.
 pub fn conflicts(key: &ObjectKey, uid: &str, deps: &Deps) -> Vec<String> {
     let client = key.beside(&format!("{}-client", key.name));
     let mut found = Vec::new();
@@ -162,7 +163,8 @@ pub struct ApplyReport {
     pub missing_object: Option<Error>,
 }
 
-/// Makes the objects what they should be.
+/// Brings all objects to what is wanted. Refusals and conflicts are reported and do not keep the other objects from
+/// being applied; any other failure ends it.
 pub async fn apply_all(
     writer: &ObjectWriter<'_>,
     wanted: &DesiredObjects,
@@ -204,7 +206,7 @@ pub async fn apply_all(
 }
 
 impl ApplyReport {
-    /// What became of one object; whatever else than a refusal keeps it from being done ends the pass.
+    /// Records the outcome for one object. Only a failure that is no refusal is passed on.
     fn note(&mut self, done: Result<Option<String>, ApplyError>) -> Result<(), ApplyError> {
         match done {
             Err(ApplyError::Failed(error)) if error.is_refusal() => {
@@ -217,7 +219,7 @@ impl ApplyReport {
     }
 }
 
-/// What to say of a write that was refused for what it says; whatever else keeps one from being done ends the pass.
+/// The message about a refused write. Only a failure that is no refusal is passed on.
 fn refusal(done: Result<(), ApplyError>, what: &str) -> Result<Option<String>, ApplyError> {
     match done {
         Err(ApplyError::Failed(error)) if error.is_refusal() => Ok(Some(format!("{what}: {error}"))),
@@ -225,7 +227,7 @@ fn refusal(done: Result<(), ApplyError>, what: &str) -> Result<Option<String>, A
     }
 }
 
-/// Labels and annotations of the user that reach running pods without a restart. A pod that wears them already, because
+/// Applies the user's labels and annotations to running pods, without a restart. A pod that has them already, because
 /// it was made with them, is not touched.
 async fn pods(
     writer: &ObjectWriter<'_>,
@@ -263,8 +265,9 @@ async fn pods(
     Ok(refused)
 }
 
-/// Claims that were made for this cluster and that no member has, where they are to go with it: whoever was scaled away before it
-/// joined leaves one. One that is older than the cluster is somebody else's.
+/// Claims that were created for this cluster and no member uses, if volumes are deleted with the cluster: a member that
+/// was scaled away before it joined leaves one. One that is older than the cluster may hold the user's data and is not
+/// among them.
 fn unused_claims(
     plan: &Plan,
     observation: &Observation,
@@ -296,7 +299,8 @@ fn unused_claims(
     stored.collect()
 }
 
-/// Claims of members: labels, owner, size. A claim that no member was seen to run on may be somebody else's.
+/// Applies labels, owner and size to claims of members, and to those of `unused_claims`. Any other claim may hold the
+/// user's data and is left alone.
 async fn claims(
     writer: &ObjectWriter<'_>,
     plan: &Plan,

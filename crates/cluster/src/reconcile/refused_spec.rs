@@ -1,5 +1,5 @@
-//! A spec that cannot be: that is said, and nothing is done. Members that run are looked at all the same, as whoever is told
-//! that all is well must be able to believe it.
+//! A spec that is refused: the status says so, and nothing is done. Members that run are observed all the same, as
+//! their conditions must stay true.
 
 use etcd_operator_api::EtcdCluster;
 use etcd_operator_api::refusal::Refusal;
@@ -16,7 +16,7 @@ use crate::plan::plan;
 use crate::status::{self, StatusInputs};
 
 impl Reconciler {
-    /// What the spec asks for cannot be: that is said, and members that run are left alone.
+    /// Reports a refused spec. Members that run are observed and left alone.
     pub(super) async fn report_refused(
         &self,
         key: &ObjectKey,
@@ -34,7 +34,8 @@ impl Reconciler {
         Ok(Wake::OnChange)
     }
 
-    /// Says how the members are of a cluster whose spec is refused; none if there is nobody to look at.
+    /// Reports the members of a cluster whose spec is refused. `None` if it has no pods to observe, such as while it is
+    /// hibernated.
     async fn observe_refused(
         &self,
         key: &ObjectKey,

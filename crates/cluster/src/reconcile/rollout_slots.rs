@@ -14,7 +14,7 @@ pub struct RolloutSlots {
 }
 
 impl RolloutSlots {
-    /// So many slots.
+    /// Slots for so many clusters at once.
     pub fn new(max: usize) -> Self {
         Self {
             max,
@@ -22,8 +22,8 @@ impl RolloutSlots {
         }
     }
 
-    /// Takes a slot for a cluster, unless all are taken by others. One whose members run two minor versions gets one in any case: it
-    /// is half-way, and whoever sets it back must not wait for others.
+    /// Takes a slot for a cluster, and keeps one that it has. `false` if all are taken by others. One whose members run
+    /// two minor versions gets one in any case: it is half-way, and setting it back must not wait for others.
     pub fn take(&self, key: &ObjectKey, is_mixed: bool) -> bool {
         let mut taken = self.lock();
         if taken.contains(key) {

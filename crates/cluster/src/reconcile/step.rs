@@ -20,7 +20,7 @@ use crate::status::StatusInputs;
 /// For how long an eviction may be refused before that is reported.
 const EVICTION_PATIENCE: SignedDuration = SignedDuration::from_mins(1);
 
-/// The same with what made it necessary to replace a member, where one is replaced.
+/// The text of an Event, with why a member is replaced if one is.
 fn with_cause(text: String, plan: &Plan) -> String {
     match plan.persisted.pending.as_ref().map(|pending| &pending.operation) {
         Some(Operation::Replace(replace)) => {
@@ -40,7 +40,8 @@ fn requeue_without_step(reason: Reason, after: Duration) -> Wake {
 }
 
 impl Reconciler {
-    /// Takes the step of a plan, if it has one; `stored` is the cluster as the plan was written down.
+    /// Takes the step of a plan, if it has one, and returns when to reconcile again. `stored` is the cluster with the
+    /// plan in its status.
     pub(super) async fn take_step(
         &self,
         key: &ObjectKey,

@@ -3,7 +3,7 @@
 use etcd_operator_api::EtcdBackup;
 use etcd_operator_api::condition::{self, ConditionType, Finding, Truth};
 
-/// What one `EtcdBackup` says of itself.
+/// What an `EtcdBackup` reports about its backups of this cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackupFreshness {
     /// Its name.
@@ -15,7 +15,7 @@ pub struct BackupFreshness {
 }
 
 impl BackupFreshness {
-    /// What an `EtcdBackup` says.
+    /// Reads an `EtcdBackup`.
     pub fn read(backup: &EtcdBackup) -> Self {
         let status = backup.status.as_ref();
         let conditions = status.and_then(|status| status.conditions.as_deref());
@@ -34,8 +34,8 @@ impl BackupFreshness {
     }
 }
 
-/// Whether the cluster is backed up. One that nobody backs up is not called bad, for that may be wanted: it is shown as
-/// unknown.
+/// The condition BackupFresh. It is True if any `EtcdBackup` is fresh. A cluster without backups is Unknown and not
+/// False, as that may be wanted.
 pub fn finding(backups: &[BackupFreshness]) -> Finding {
     let named = |truth| -> Vec<&str> {
         let so = backups.iter().filter(|backup| backup.is_fresh == Some(truth));

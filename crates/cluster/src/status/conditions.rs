@@ -26,7 +26,8 @@ const ONE_ALONE: &str =
 const TWO_ALONE: &str =
     " Two members have no redundancy: writes need both, so two bear no more failures than one.";
 
-/// What the spec alone tells, and the oldest version that runs.
+/// Conditions that follow from a valid spec and from the oldest version that runs; without one, from the version of the
+/// spec.
 pub fn spec_findings(desired: &Desired, running: Option<&Version>) -> Vec<Finding> {
     let mut accepted = refusal::accepted(&[]);
     if !desired.without_effect.is_empty() {
@@ -64,8 +65,8 @@ pub fn spec_findings(desired: &Desired, running: Option<&Version>) -> Vec<Findin
     findings
 }
 
-/// The members that keep the claim of the backups mounted which they were restored from. Their data live with their pods, so these
-/// are not made anew after the restore.
+/// Messages about members that keep the claim with the backups mounted from which they were restored. Their data live
+/// with their pods, so these are not re-created after the restore.
 fn mounted_backups(view: &ClusterView<'_>, plan: &Plan) -> Vec<String> {
     let observed = view.observed;
     if plan.persisted.restore.as_ref().is_some_and(Restore::is_active) {
@@ -82,7 +83,7 @@ fn mounted_backups(view: &ClusterView<'_>, plan: &Plan) -> Vec<String> {
     observed.members.iter().filter_map(describe).collect()
 }
 
-/// What is true of a cluster.
+/// The conditions of a cluster after a plan.
 pub fn findings(
     view: &ClusterView<'_>,
     plan: &Plan,
@@ -362,7 +363,7 @@ fn readiness(
     readiness.findings(reason.as_str(), &plan.explanation.text)
 }
 
-/// Whether a paused cluster is what its spec asks for: all voters serve, and run the current template.
+/// Whether a paused cluster is what its spec asks for: as many voters, all healthy, with the current template.
 fn is_as_asked(plan: &Plan, desired: &Desired, findings: &[Finding]) -> bool {
     let has = |type_, status| {
         let mut all = findings.iter();
@@ -374,7 +375,7 @@ fn is_as_asked(plan: &Plan, desired: &Desired, findings: &[Finding]) -> bool {
         && has(ConditionType::RolledOut, Truth::True)
 }
 
-/// What is done or waited for, without what is in its way.
+/// What is done or waited for, without the blockers.
 pub fn summarize(view: &ClusterView<'_>, plan: &Plan, inputs: &StatusInputs<'_>) -> String {
     let reason = plan.explanation.reason;
     if step_failure::is_crd_outdated(reason, inputs) {
@@ -386,8 +387,8 @@ pub fn summarize(view: &ClusterView<'_>, plan: &Plan, inputs: &StatusInputs<'_>)
     }
 }
 
-/// Whether the API server takes what is asked of objects that are there, once it has refused something. While it has not
-/// been asked in this pass, what it said last holds.
+/// The condition Applied: whether the API server accepts changes of existing objects. `None` until it first refuses
+/// one. While it was not asked in this reconcile, its last answer holds.
 fn applied_finding(inputs: &StatusInputs<'_>, before: &[Condition]) -> Option<Finding> {
     let refused = match &inputs.refused {
         Some(refused) => (!refused.is_empty()).then(|| refusal::bounded(&refused.join("; "), 2_000)),
@@ -403,8 +404,9 @@ fn applied_finding(inputs: &StatusInputs<'_>, before: &[Condition]) -> Option<Fi
     }
 }
 
-/// Whether fewer voters answer than it takes to decide, of those that were seen last. Whoever may still come after a sleep
-/// counts as if it answered, and so does one of one or two that a rollout restarts: the others could not do without it anyway.
+/// Whether fewer recorded voters than a majority answer, while no voter returns the membership. Excused ones count as
+/// if they answered: those that start after hibernation, and one of at most two that a rollout restarts, as the other
+/// could not do without it.
 fn is_majority_silent(
     view: &ClusterView<'_>,
     plan: &Plan,

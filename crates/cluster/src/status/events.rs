@@ -15,7 +15,7 @@ use super::text::Transition;
 use crate::persisted_state::Phase;
 use crate::plan::Reason;
 
-/// Trouble as the reason of an Event.
+/// The reason of the Event about a condition that is a problem; `None` for any other one.
 fn event_reason(type_: ConditionType) -> Option<&'static str> {
     match type_ {
         ConditionType::QuorumLost => Some("QuorumLost"),
@@ -31,31 +31,31 @@ const BLOCKED: &str = "Blocked";
 /// Where the API server takes no change of what is there.
 const REFUSED: &str = "ChangeRefused";
 
-/// What the API server refuses, as conditions tell it; none if it takes everything.
+/// The message of the condition Applied if it is False; `None` if nothing is refused.
 pub fn refused_changes(conditions: &[condition::Condition]) -> Option<String> {
     message_when(conditions, ConditionType::Applied, Truth::False)
 }
 
-/// Whose objects have names that are needed, as conditions tell it; none if all names are free.
+/// The message of the condition NameConflict if it is True; `None` if there is no conflict.
 pub fn name_conflict(conditions: &[condition::Condition]) -> Option<String> {
     message_when(conditions, ConditionType::NameConflict, Truth::True)
 }
 
-/// What is said of a condition that stands like this.
+/// The message of a condition, if it has this status.
 fn message_when(conditions: &[condition::Condition], type_: ConditionType, status: Truth) -> Option<String> {
     condition::find(conditions, type_)
         .filter(|one| one.status == status.as_str())
         .map(|one| one.message.clone().unwrap_or_default())
 }
 
-/// What a list of refusals is about: the fields and objects that it names, and not what is said of each. Others change that
-/// all the time.
+/// The fields and objects that a list of refusals names, without what is said of each, which changes all the time.
 fn refusal_subjects(refused: &str) -> BTreeSet<&str> {
     let heads = refused.split("; ").map(|one| one.split(": ").next());
     heads.flatten().collect()
 }
 
-/// Trouble that the status of after tells and the one of before does not: the reason of an Event, and its words.
+/// Problems that one status reports and the one before does not: the reason and the message of an Event for each. A
+/// refusal is new only if it names another field or object.
 pub fn new_problems(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> Vec<(&'static str, String)> {
     let conditions = |status: &EtcdClusterStatus| status.conditions.clone().unwrap_or_default();
     let (before, after) = (conditions(before), conditions(after));
@@ -88,7 +88,7 @@ pub fn new_problems(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> Ve
     problems
 }
 
-/// The turns that the status of after tells and the one of before does not.
+/// Events about what has changed from one status to the next: pause, hibernation, restore and rollout.
 pub fn transitions(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> Vec<Transition> {
     let all = [
         pause_transition(before, after),
@@ -99,7 +99,7 @@ pub fn transitions(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> Vec
     all.into_iter().flatten().chain(rollout).collect()
 }
 
-/// Whether it is left alone from now on, or is not any more.
+/// The Event about a cluster that is paused, or no longer is.
 fn pause_transition(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> Option<Transition> {
     let (reason, words) = match (before.control_paused, after.control_paused) {
         (false, true) => (
@@ -115,7 +115,8 @@ fn pause_transition(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> Op
     Some((Severity::Normal, reason, words.to_owned()))
 }
 
-/// Whether it sleeps from now on, or is woken. Whoever is only looked on meanwhile is not woken by that.
+/// The Event about a cluster that is hibernated, or no longer is. One that is paused or refused meanwhile has not
+/// resumed.
 fn hibernation_transition(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> Option<Transition> {
     let progress = |status: &EtcdClusterStatus| {
         let conditions = status.conditions.as_deref().unwrap_or_default();
@@ -139,7 +140,7 @@ fn hibernation_transition(before: &EtcdClusterStatus, after: &EtcdClusterStatus)
     }
 }
 
-/// What a restore has come to.
+/// The Event about a restore that has entered another phase. `None` for phases that have no Event.
 fn restore_transition(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> Option<Transition> {
     let is_at = |restore: &RestoreProgress, phase: Phase| restore.phase == phase.as_str();
     let restore = after.restore.as_ref()?;

@@ -14,7 +14,7 @@ pub const WAKING: &str = "Waking";
 /// How long members have to answer after a sleep.
 const PATIENCE: SignedDuration = SignedDuration::from_mins(2);
 
-/// Members that are started after a sleep, and have time to answer.
+/// Members that start after hibernation and still have time to answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HibernationExit {
     /// Since when.
@@ -22,7 +22,8 @@ pub struct HibernationExit {
 }
 
 impl HibernationExit {
-    /// Whether members are started after a sleep, and nobody has told yet who they are.
+    /// Detects that members start after hibernation, began to less than two minutes ago, and have not returned the
+    /// membership yet. `None` otherwise, and during a restore.
     pub fn detect(view: &ClusterView<'_>, plan: &Plan, before: &[Condition]) -> Option<Self> {
         let is_restored = plan.persisted.restore.as_ref().is_some_and(Restore::is_active);
         let is_not_running = plan.explanation.reason == Reason::Hibernated || !plan.persisted.has_formed();
@@ -35,7 +36,8 @@ impl HibernationExit {
         (now.duration_since(since).abs() < PATIENCE).then_some(Self { since })
     }
 
-    /// Whether the member at a place may still come: one whose pod was there long before the sleep ended has had its time.
+    /// Whether the member with this ordinal may still be silent. One whose pod existed two minutes before the start has
+    /// had its time.
     pub fn excuses(&self, view: &ClusterView<'_>, ordinal: Ordinal) -> bool {
         let Some(pod) = &view.observed.member(ordinal).pod else {
             return true;
@@ -45,7 +47,7 @@ impl HibernationExit {
     }
 }
 
-/// Since when the status says that they are started. It says so in the same words for as long as it is so.
+/// Since when the status says that members start. Its text stays the same as long as they do, and so does its time.
 fn recorded_start(before: &[Condition]) -> Option<Timestamp> {
     let condition = condition::find(before, ConditionType::QuorumLost)?;
     let is_recorded = condition.reason.as_deref() == Some(WAKING);
@@ -57,7 +59,8 @@ fn recorded_start(before: &[Condition]) -> Option<Timestamp> {
         .ok()
 }
 
-/// Whether the sleep ends just now. Whoever was paused in it has not begun to wake up.
+/// Whether hibernation ends now. A cluster that was paused while it was hibernated has not started before it is
+/// resumed.
 fn is_just_beginning(view: &ClusterView<'_>, plan: &Plan, before: &[Condition]) -> bool {
     let progress = condition::find(before, ConditionType::Progressing);
     let was = |reason: Reason| progress.is_some_and(|one| one.reason.as_deref() == Some(reason.as_str()));

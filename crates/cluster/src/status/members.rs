@@ -10,7 +10,7 @@ use crate::observed_state::Ordinal;
 use crate::persisted_state::{LEARNER, LastKnownIndex, PersistedState, VOTER};
 use crate::plan::ClusterView;
 
-/// What is told of the members.
+/// What the status reports of the members.
 #[derive(Debug, Default)]
 pub struct MembersSummary {
     /// Each in detail.
@@ -25,7 +25,7 @@ pub struct MembersSummary {
     pub leader: Option<String>,
 }
 
-/// What is told of the members, given what was told before.
+/// What the status reports of the members. It carries over what it said before where a member does not answer.
 pub fn summarize(
     view: &ClusterView<'_>,
     persisted: &PersistedState,
@@ -108,7 +108,8 @@ pub fn summarize(
     summary
 }
 
-/// How far members have come by now: it is not worth writing by itself, and goes along with whatever else is.
+/// Updates the Raft indexes of members. They are not worth a write of the status by themselves, so this is called only
+/// if there is another change.
 pub fn refresh(members: &mut [MemberStatus], view: &ClusterView<'_>) {
     for member in members {
         let observed = view.observed;

@@ -65,7 +65,7 @@ pub fn finding(
     }
 }
 
-/// That the version is changing, and through which versions; none if it is not.
+/// The condition Upgrading, while the version changes; `None` if it does not.
 pub fn upgrading(view: &ClusterView<'_>, plan: &Plan) -> Option<Finding> {
     target_version(view, plan)?;
     Some(Finding {
@@ -99,7 +99,7 @@ pub fn needs_user(rollout: &RolloutState) -> bool {
     }
 }
 
-/// Which changes of the spec not every member runs, and what that waits for; none if there are none.
+/// Which changes of the spec not every member runs, and what that waits for; `None` if every member runs the spec.
 pub fn pending_text(view: &ClusterView<'_>, plan: &Plan, inputs: &StatusInputs<'_>) -> Option<String> {
     let observed = view.observed;
     let changes = describe_changes(view, plan, inputs);
@@ -217,7 +217,7 @@ fn intermediate_hint(view: &ClusterView<'_>) -> Option<String> {
     })
 }
 
-/// How many pods have the pod template that is asked for, of how many.
+/// How many pods have the wanted spec hash and are not being deleted, of how many.
 pub fn count_updated(view: &ClusterView<'_>) -> (usize, usize) {
     let observed = view.observed;
     let wanted = observed.wanted.spec_hash.as_str();
@@ -228,7 +228,7 @@ pub fn count_updated(view: &ClusterView<'_>) -> (usize, usize) {
     })
 }
 
-/// The settings that differ, as far as they were compared.
+/// The changed settings, as far as they were compared, and the versions on the way.
 fn describe_changes(view: &ClusterView<'_>, plan: &Plan, inputs: &StatusInputs<'_>) -> String {
     let version = describe_path(view, plan)
         .map(|path| format!(" (etcd {path})"))
@@ -241,7 +241,8 @@ fn describe_changes(view: &ClusterView<'_>, plan: &Plan, inputs: &StatusInputs<'
     }
 }
 
-/// The version that is rolled out while another one runs.
+/// The version that the spec asks for, while members change to it. `None` if they run it, or if the change is held,
+/// blocked or waits for the end of hibernation.
 pub fn target_version<'a>(view: &ClusterView<'a>, plan: &Plan) -> Option<&'a Version> {
     let wanted = &view.observed.wanted;
     let target = wanted.target();
@@ -256,7 +257,7 @@ pub fn target_version<'a>(view: &ClusterView<'a>, plan: &Plan) -> Option<&'a Ver
     is_changing.then_some(target)
 }
 
-/// That version, for the status, which keeps its text while no member answers.
+/// The same as text for the status, which keeps its text while no member answers; empty if there is none.
 pub fn target_text(view: &ClusterView<'_>, plan: &Plan, before: String) -> String {
     match target_version(view, plan) {
         Some(_) if view.oldest_running_version().is_none() => before,
@@ -264,7 +265,8 @@ pub fn target_text(view: &ClusterView<'_>, plan: &Plan, before: String) -> Strin
     }
 }
 
-/// The version that runs, and the one on the way to which it is. The status keeps its text while no member answers.
+/// The oldest version that runs; while the version changes, the one that members leave and the one that the spec asks
+/// for. The text before is kept while no member answers.
 pub fn version_text(view: &ClusterView<'_>, plan: &Plan, before: Option<String>) -> Option<String> {
     let Some(oldest) = view.oldest_running_version() else {
         return before;
@@ -276,7 +278,8 @@ pub fn version_text(view: &ClusterView<'_>, plan: &Plan, before: Option<String>)
     })
 }
 
-/// The versions from the one before the change to the one that the spec asks for, and which step of how many is due.
+/// The versions from the one before the change to the one that the spec asks for. `None` while the version does not
+/// change.
 fn path(view: &ClusterView<'_>, plan: &Plan) -> Option<VersionPath> {
     match &plan.persisted.rollout {
         Some(rollout) => rollout.path.clone(),
@@ -296,7 +299,8 @@ pub fn with_path(view: &ClusterView<'_>, plan: &Plan, text: String) -> String {
     }
 }
 
-/// The turns that a rollout takes.
+/// Events about a rollout that has started, stalled or completed, a member that serves again, and an upgrade that can
+/// no longer be reversed.
 pub fn transitions(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> Vec<Transition> {
     let rolled_out = |status: &EtcdClusterStatus| {
         let conditions = status.conditions.as_deref().unwrap_or_default();
@@ -323,7 +327,7 @@ pub fn transitions(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> Vec
     turns
 }
 
-/// The members of the lower minor version are about to be all gone.
+/// The Event about the last member of the lower minor version, which is about to be restarted or gone.
 fn point_of_no_return(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> Option<Transition> {
     let reversible =
         |status: &EtcdClusterStatus| status.rollout.as_ref().and_then(|rollout| rollout.reversible);
@@ -347,7 +351,7 @@ fn point_of_no_return(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> 
     Some((Severity::Normal, "UpgradeIrreversible", text))
 }
 
-/// The member that was restarted and serves again in another pod.
+/// The Event about the restarted member that serves again in another pod.
 fn member_updated(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> Option<Transition> {
     let (was, is) = (before.rollout.as_ref()?, after.rollout.as_ref()?);
     let restarted = was.current.as_ref()?;

@@ -3,8 +3,9 @@
 use etcd_operator_api::{EtcdCluster, EtcdClusterStatus, condition, scope::NotServed};
 use jiff::Timestamp;
 
-/// The status of a cluster that is not this installation's business: said once, where nobody has said anything yet,
-/// and over its own verdict where it looked after the cluster until now, so that another installation may take it.
+/// The status of a cluster that this installation does not serve. One that it controlled until now is released, so that
+/// another installation may take it. Otherwise it is told once that nothing is done; `None` if there is nothing to
+/// write.
 pub fn for_unserved_cluster(
     cluster: &EtcdCluster,
     not_served: &NotServed,

@@ -17,12 +17,12 @@ pub const CRD_OUTDATED: &str = "DefinitionsOutdated";
 /// What is said of them.
 pub const CRD_OUTDATED_MESSAGE: &str = "The definition of EtcdCluster that this Kubernetes has is of an older version and drops status.plan, where a step must stand before it is taken: so none is. Apply the definitions of this version: upgrade the Helm release that they belong to, or kubectl apply --server-side --kustomize config/crd.";
 
-/// Whether the plan that was written into this status has not stayed there.
+/// Whether the API server dropped the plan that was written into this status: the CRD is of an older version.
 pub fn is_plan_dropped(stored: &EtcdCluster) -> bool {
     stored.status.as_ref().is_none_or(|status| status.plan.is_none())
 }
 
-/// Whether a status tells so already.
+/// Whether the status lacks a plan and says why.
 pub fn is_plan_drop_reported(cluster: &EtcdCluster) -> bool {
     let status = cluster.status.as_ref();
     let conditions = status.and_then(|status| status.conditions.as_deref());
@@ -30,13 +30,13 @@ pub fn is_plan_drop_reported(cluster: &EtcdCluster) -> bool {
     is_plan_dropped(cluster) && progress.is_some_and(|one| one.reason.as_deref() == Some(CRD_OUTDATED))
 }
 
-/// Whether definitions keep the operator from doing anything about a cluster that stands like this.
+/// Whether an outdated CRD keeps the operator from taking steps. It does not matter where none would be taken.
 pub fn is_crd_outdated(reason: Reason, inputs: &StatusInputs<'_>) -> bool {
     inputs.drops_plans && !matches!(reason, Reason::Paused | Reason::Invalid | Reason::Hibernated)
 }
 
-/// The API server's refusal of the next step. While it has not been called in this pass, its last refusal of such a step
-/// holds.
+/// The API server's refusal of the next step. While that was not tried in this reconcile, the last refusal of a step of
+/// the same kind holds. `None` without a step.
 pub fn refused_step(inputs: &StatusInputs<'_>, before: Option<&PlanStatus>) -> Option<RefusedStep> {
     let step = inputs.step?;
     if let Some(message) = &inputs.refused_step {

@@ -13,7 +13,7 @@ use crate::plan::{ClusterView, Plan, Reason};
 /// The longest text about what is in the way.
 const LONGEST: usize = 512;
 
-/// Why a cluster is in its phase.
+/// Why a cluster is in its phase: the first thing that the user needs to know.
 pub fn reason(
     view: &ClusterView<'_>,
     plan: &Plan,
@@ -54,7 +54,7 @@ pub fn reason(
     }
 }
 
-/// What the API server refuses to have made.
+/// The text about objects that the API server refuses; `None` if it refuses none.
 fn refused_objects(inputs: &StatusInputs<'_>, before: &[Condition]) -> Option<String> {
     let refused = match &inputs.refused {
         Some(refused) => (!refused.is_empty()).then(|| refused.join("; ")),

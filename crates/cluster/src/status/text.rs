@@ -14,14 +14,14 @@ pub const MAX_CHARS: usize = 512;
 /// A turn that a cluster takes: how grave it is, the reason of an Event, and its words.
 pub type Transition = (Severity, &'static str, String);
 
-/// Words of at most so many characters, ended as a sentence.
+/// Text of at most so many characters, ended as a sentence.
 pub fn sentence(words: &str, max_chars: usize) -> String {
     let words = refusal::bounded(words.trim_end_matches([':', ' ']), max_chars);
     let end = if words.ends_with(['.', '…']) { "" } else { "." };
     format!("{words}{end}")
 }
 
-/// The texts of all blockers. Members with the same problem share one.
+/// The texts of the plan's blockers. Members with the same problem share one.
 pub fn blocked_by(plan: &Plan) -> Vec<String> {
     blocker::describe_all(&plan.explanation.blockers, MAX_ITEMS, MAX_CHARS)
 }

@@ -3,7 +3,7 @@
 
 use etcd_operator_api::cluster::{MemberStatus, RestoreProgress, StepIntent, StepTarget};
 
-/// A member with what stood there of it, unless that was another one in its place.
+/// A member with the unknown fields of its item before, unless that was of another member with this name.
 pub fn member(now: MemberStatus, was: Option<&MemberStatus>) -> MemberStatus {
     let same = was.filter(|was| was.name == now.name && is_or_becomes(was.id.as_deref(), now.id.as_deref()));
     MemberStatus {
@@ -12,7 +12,7 @@ pub fn member(now: MemberStatus, was: Option<&MemberStatus>) -> MemberStatus {
     }
 }
 
-/// A step with what stood there of its targets, if it was the same step.
+/// A step with the unknown fields of its targets before, if it is the same step.
 pub fn step(mut now: StepIntent, was: Option<&StepIntent>) -> StepIntent {
     let same = was.filter(|was| was.kind == now.kind && was.incarnation == now.incarnation);
     let before = same.and_then(|was| was.targets.as_deref()).unwrap_or_default();
@@ -23,7 +23,7 @@ pub fn step(mut now: StepIntent, was: Option<&StepIntent>) -> StepIntent {
     now
 }
 
-/// A restore with what stood there of its members, if it was the same try of the same restore.
+/// A restore with the unknown fields of its members before, if it is the same attempt of the same restore.
 pub fn restore(mut now: RestoreProgress, was: Option<&RestoreProgress>) -> RestoreProgress {
     let same = was.filter(|was| was.uid == now.uid && was.incarnation == now.incarnation);
     let before = same.and_then(|was| was.members.as_deref()).unwrap_or_default();
@@ -34,7 +34,7 @@ pub fn restore(mut now: RestoreProgress, was: Option<&RestoreProgress>) -> Resto
     now
 }
 
-/// Whether both are the same member, pod and process.
+/// Whether both targets are of the same member, pod and process. What was not known before may be known now.
 fn is_same(was: &StepTarget, now: &StepTarget) -> bool {
     was.member == now.member
         && is_or_becomes(was.id.as_deref(), now.id.as_deref())
