@@ -272,6 +272,7 @@ async fn has_recorded_volume(
         .is_some_and(|(recorded, now)| recorded.is_same_volume(&now)))
 }
 
+/// Deletes the pod of this UID. One that no longer exists counts as deleted; another one of that name is a conflict.
 async fn delete_pod(
     pod: &PodRef,
     grace_period: GracePeriod,

@@ -56,7 +56,7 @@ use k8s_openapi::{
 
 use crate::desired::Desired;
 
-/// All objects of a cluster but the claims, which the StatefulSet makes.
+/// The objects of a cluster to apply. The claims are not among them: the StatefulSet controller creates them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Objects {
     /// The headless Service by which members find one another.

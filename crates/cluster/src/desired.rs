@@ -53,7 +53,7 @@ const PROGRESS_DEADLINE: Duration = Duration::from_mins(10);
 /// How long updated members must be ready before the last one of the lower minor version goes, where the user does not say.
 const MIN_READY: Duration = Duration::from_secs(30);
 
-/// What an `EtcdCluster` asks for.
+/// A valid spec, parsed: defaults are filled in, and alternatives are enums.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Desired {
     /// The cluster's name.
@@ -104,7 +104,7 @@ impl Size {
     }
 }
 
-/// Which etcd runs.
+/// The image of etcd, and the version in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Image {
     /// A whole reference, and the version that is in it.
@@ -151,7 +151,7 @@ pub struct ClientTls {
     pub operator: String,
 }
 
-/// How changes reach running members.
+/// When and how members are restarted for a change of the spec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Updates {
     /// Who restarts members, if anybody.
@@ -310,6 +310,8 @@ fn size(size: i32) -> Result<Size, Vec<Refusal>> {
     })
 }
 
+/// The image and its version. Refused if a repository has a tag, if a whole reference does not tell its version, or if
+/// the operator does not run that version.
 fn image(spec: &EtcdClusterSpec) -> Result<Image, Vec<Refusal>> {
     let refused = |field: &str, problem: String| vec![Refusal::invalid(field, problem)];
     let written = non_empty(spec.version.as_ref())
@@ -388,6 +390,7 @@ fn replace_after(spec: &EtcdClusterSpec) -> Duration {
     wish.map_or(REPLACE_AFTER, |span| span.0)
 }
 
+/// The Secrets with certificates. TLS for clients needs both the members' and the operator's.
 fn tls(secrets: Option<&StaticTls>) -> Result<Tls, Vec<Refusal>> {
     let Some(secrets) = secrets else {
         return Ok(Tls::default());

@@ -274,6 +274,8 @@ fn conditions(cluster: &EtcdCluster, _: &Reading) -> Vec<Figure> {
 /// The reason of blockers in a status that an older operator has written.
 const UNKNOWN_REASON: &str = "Unknown";
 
+/// The number of blockers for each reason. Those that an older operator has written have no reasons, and count as
+/// unknown.
 fn blockers(cluster: &EtcdCluster, _: &Reading) -> Vec<Figure> {
     let status = cluster.status.as_ref();
     let Some(plan) = status.and_then(|status| status.plan.as_ref()) else {

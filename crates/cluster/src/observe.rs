@@ -42,7 +42,7 @@ use crate::reconcile::Deps;
 pub use members::MemberProbes;
 pub use upgrade_backups::{accepts_requests, is_backup_of};
 
-/// What was seen, and the members that were reached on the way.
+/// What was observed of a cluster, with the connections to members for the step after it.
 #[derive(Debug)]
 pub struct Observation {
     /// What was seen.
@@ -361,6 +361,7 @@ fn unseen_generation(set: &StatefulSet) -> Option<i64> {
         .then_some(generation)
 }
 
+/// What plans need of the StatefulSet.
 fn summarize_set(
     desired: &Desired,
     set: &StatefulSet,

@@ -37,7 +37,7 @@ use crate::blocker::Blocker;
 use crate::desired::Desired;
 use crate::persisted_state::PersistedState;
 
-/// What was seen of one cluster.
+/// What was observed of one cluster, and what its spec and status say: all that a plan is made from.
 #[derive(Clone, Debug)]
 pub struct ObservedCluster {
     /// The wall's clock, for what people read.
@@ -106,7 +106,7 @@ pub struct ObservedCluster {
     pub pod_admission: PodAdmission,
 }
 
-/// The pod template that is asked for.
+/// The pod template that the StatefulSet is to have next, and whether it may change now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WantedTemplate {
     /// Its spec hash.
@@ -127,7 +127,7 @@ pub struct WantedTemplate {
     pub has_slot: bool,
 }
 
-/// The StatefulSet of a cluster.
+/// What plans need of the StatefulSet of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObservedStatefulSet {
     /// How many pods it keeps.

@@ -47,7 +47,7 @@ pub struct PersistedState {
     pub served_spec_hashes: Vec<String>,
 }
 
-/// A member as it was last seen in the membership.
+/// A member as it was last seen in the membership, with the volume that it ran on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberRecord {
     /// Its ID.

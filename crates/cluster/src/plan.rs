@@ -75,7 +75,7 @@ pub use rollout::versions::{
 };
 pub use step::{BackupRequest, Departure, GracePeriod, OtherVoters, PodRef, Step};
 
-/// What to do next.
+/// What a reconcile does: what it persists, how the objects are laid out, and at most one step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// What is to be known from now on; the intent of the step is part of it.

@@ -9,7 +9,7 @@ use etcd_operator_etcd::port::{Answer, Dial};
 
 use crate::observed_state::QueryResult;
 
-/// Asks processes that wait in pods for their reports.
+/// Reads what processes in pods report before etcd runs there.
 pub trait Reports: fmt::Debug + Send + Sync {
     /// The report of the guard at this address. Once etcd runs there, it answers instead: `OtherResponder`.
     fn read_report(&self, at: IpAddr) -> Answer<'_, QueryResult<Report>>;

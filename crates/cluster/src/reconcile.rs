@@ -52,7 +52,7 @@ use dry_run::DryRuns;
 use objects::DesiredObjects;
 use rollout_slots::RolloutSlots;
 
-/// What the controller reads and writes with.
+/// What the controller reads from and writes to, and the settings of the installation.
 #[derive(Clone, Debug)]
 pub struct Deps {
     /// All `EtcdCluster`s in sight.
@@ -481,7 +481,7 @@ impl Reconciler {
     }
 }
 
-/// What applying the objects came to.
+/// Whether the step may be taken after the objects were applied.
 enum Applied {
     /// The step may be taken; the cluster as it is now.
     GoOn(Box<EtcdCluster>),

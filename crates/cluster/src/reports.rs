@@ -25,7 +25,7 @@ const REPORT_PATH: &str = "/etcd-operator/report";
 /// Where a download tells how far it is.
 const FETCH_PATH: &str = "/etcd-operator/fetch";
 
-/// Reads reports over the network of the pods.
+/// Reads reports by HTTP from the IPs of pods.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HttpReports;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::url::ClientUrl;
 
-/// How one member is reached.
+/// How one member is reached by its clients: its URL, certificates and limits of time.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     /// Where.
@@ -16,7 +16,7 @@ pub struct Endpoint {
     pub limits: Limits,
 }
 
-/// How long is waited, whatever the member or the network does.
+/// How long a connection and a call may take, whatever the member or the network does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// For a connection.
@@ -34,7 +34,7 @@ impl Default for Limits {
     }
 }
 
-/// Certificates, as PEM.
+/// The CA certificates to verify a member by, and the client certificate that it may ask for, as PEM.
 #[derive(Clone)]
 pub struct Tls {
     /// Who signs the member's certificate.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::rejection::Rejection;
 use crate::url::ClientUrl;
 
-/// A call that did not succeed.
+/// A call to a member that did not succeed: which call, at which member, and why.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{call} at {endpoint}: {cause}")]
 pub struct Error {
@@ -17,7 +17,7 @@ pub struct Error {
     pub cause: Cause,
 }
 
-/// What went wrong.
+/// Why a call did not succeed: it was not sent, etcd rejected it, or there is no valid answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Cause {
     /// Certificates, keys or names that cannot be used.
@@ -60,7 +60,7 @@ pub enum Cause {
     Malformed(String),
 }
 
-/// Why a connection failed for TLS.
+/// Why TLS to a member failed: what has to be corrected, and the text of the error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct TlsError {
@@ -100,7 +100,7 @@ pub enum OwnCertificateFault {
     Purpose,
 }
 
-/// What to do about an error.
+/// What a caller can do about an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
     /// Try again, here or elsewhere.

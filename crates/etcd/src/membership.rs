@@ -73,7 +73,7 @@ pub enum Role {
     Learner,
 }
 
-/// Why the members are not known.
+/// Why the members are not known: a call failed, or the member that was asked must not be believed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Unknown {
     /// A call did not succeed.

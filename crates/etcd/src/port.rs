@@ -17,13 +17,13 @@ use crate::status::{Alarm, KeysHash, Position, Status};
 use crate::url::{ClientUrl, PeerUrl};
 use crate::version::Version;
 
-/// An answer to come.
+/// A future with the answer to a call.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// The members after a change.
 pub type Members = BTreeMap<MemberId, Member>;
 
-/// Reaches members.
+/// Reaches members, to call them as a client or to query them at their peer URLs.
 pub trait Dial: fmt::Debug + Send + Sync {
     /// Connects to a member at its client URL: [`Client::connect`]
     fn dial<'a>(&'a self, endpoint: &'a Endpoint) -> Answer<'a, Result<Box<dyn Port>, Error>>;
@@ -35,7 +35,7 @@ pub trait Dial: fmt::Debug + Send + Sync {
     ) -> Answer<'a, Result<PeerReport, String>>;
 }
 
-/// One member that has been reached. What each call does stands with [`Client`].
+/// A connection to one member. What each call does is documented at [`Client`].
 pub trait Port: fmt::Debug + Send + Sync {
     /// Whom it asks.
     fn url(&self) -> &ClientUrl;

@@ -3,7 +3,7 @@
 
 use tonic::Code;
 
-/// Why etcd did not do it.
+/// What etcd answered when it rejected a call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Rejection {
     /// Not all voters were connected for five seconds: a normal wait before a change of members.

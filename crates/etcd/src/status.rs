@@ -21,7 +21,7 @@ pub struct Position {
     pub term: RaftTerm,
 }
 
-/// What a member says of itself.
+/// The status of a member, from what it knows locally.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
     /// Who it is and where.

@@ -43,7 +43,7 @@ impl fmt::Display for Program {
     }
 }
 
-/// The directory with the programs of one version.
+/// The directory with etcd's programs of one version. Whether they are there is not checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tools(PathBuf);
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use etcd_operator_etcd::endpoint::{Identity, Tls};
 
-/// Files with certificates.
+/// The files with which the guard connects to other members as a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Certificates {
     /// Who signs the members' certificates.

@@ -59,7 +59,7 @@ pub enum CommandError {
     Refused(String),
 }
 
-/// The command of etcd.
+/// The command of etcd that this process becomes, without what a first start adds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EtcdCommand {
     program: PathBuf,

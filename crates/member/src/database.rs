@@ -68,6 +68,7 @@ struct Stored {
     peer_urls: Vec<String>,
 }
 
+/// Parses a member. Its key is its ID in hexadecimal.
 fn member(key: &[u8], value: &[u8]) -> Result<ListedMember, String> {
     let id = std::str::from_utf8(key)
         .ok()

@@ -19,7 +19,7 @@ use crate::volume::{self, KEPT, RESTORED, Volume};
 /// No document of ours is longer.
 const LONGEST: u64 = 1 << 20;
 
-/// How much is read.
+/// How much of a disk is read: what a start needs, or what a report tells as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
     /// What it takes to start a whole disk: a few pages.
@@ -28,7 +28,7 @@ pub enum Depth {
     Report,
 }
 
-/// Reads a volume. It never fails: what cannot be read is told in `trouble`, and then nothing else of the view counts.
+/// Reads a volume. It never fails: what cannot be read is in `trouble`, and then nothing else of the view counts.
 pub fn read(volume: &Volume, surroundings: &Surroundings, depth: Depth) -> DiskView {
     let mut disk = DiskView::default();
     if let Err(trouble) = fill(&mut disk, volume, surroundings, depth) {
@@ -37,6 +37,7 @@ pub fn read(volume: &Volume, surroundings: &Surroundings, depth: Depth) -> DiskV
     disk
 }
 
+/// Fills the view up to the first thing that cannot be read; the rest stays as if it were not there.
 fn fill(
     disk: &mut DiskView,
     volume: &Volume,
@@ -85,7 +86,7 @@ pub(crate) fn boot() -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-/// What is in a data directory of etcd. Damage is told in the result; an error means that something could not be read.
+/// What is in a data directory of etcd. Damage is part of the result; an error means that something could not be read.
 pub(crate) fn data(directory: &Path, depth: Depth) -> Result<Data, String> {
     let (wal, database) = (directory.join("member/wal"), directory.join("member/snap/db"));
     if names(directory)?.is_none_or(|names| names.is_empty()) {

@@ -14,7 +14,7 @@ use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use crate::volume::Volume;
 use mount::Mount;
 
-/// Where the kernel tells about mounts and devices.
+/// The files in which the kernel shows mounts and devices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Surroundings {
     /// The mounts of this process.

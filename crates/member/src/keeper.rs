@@ -22,7 +22,7 @@ use crate::fingerprint::{self, Surroundings};
 use crate::permit::Grant;
 use crate::volume::Volume;
 
-/// One step of a change.
+/// One change of the file system, in the order in which a change of the disk is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// A directory is made.
@@ -37,7 +37,7 @@ pub enum Step {
     Remove(PathBuf),
 }
 
-/// Why a change was not made, or not wholly.
+/// Why a change of the disk failed, perhaps after some of its steps.
 #[derive(Debug, thiserror::Error)]
 #[error("{words}")]
 pub struct NotKept {
@@ -157,6 +157,7 @@ impl<'a> Keeper<'a> {
         self.step_with(step, &[])
     }
 
+    /// Does a step, unless `before` fails. The bytes are for [`Step::Write`].
     fn step_with(&mut self, step: &Step, bytes: &[u8]) -> Result<(), NotKept> {
         let done = (self.before)(step).and_then(|()| take(step, bytes));
         done.map_err(|error| NotKept {
@@ -188,7 +189,7 @@ fn take(step: &Step, bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Over nothing but a file or an empty directory: what lies in a directory of that name is somebody's.
+/// Renames, over nothing but a file or an empty directory: what is in a directory of that name is never lost.
 fn rename(from: &Path, to: &Path) -> io::Result<()> {
     if to.is_dir() && fs::read_dir(to)?.next().is_some() {
         return Err(ErrorKind::AlreadyExists.into());

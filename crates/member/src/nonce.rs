@@ -5,7 +5,7 @@ use std::time::Duration;
 /// For how long a nonce is the present one. A permit that takes longer to arrive is answered by the next.
 pub const LIFE: Duration = Duration::from_mins(1);
 
-/// The present nonce.
+/// The nonce that a permit must answer, which is renewed after a minute and after its use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nonce {
     text: String,

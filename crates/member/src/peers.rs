@@ -51,6 +51,7 @@ pub async fn is_reachable(own: &PeerUrl, pod: Option<IpAddr>) -> Result<(), Stri
     }
 }
 
+/// The addresses of a URL's host. An error also if it has none yet.
 async fn resolve(url: &PeerUrl) -> Result<Vec<SocketAddr>, String> {
     let host = format!("{}:{}", url.host(), url.port());
     match timeout(LIMIT, lookup_host(&host)).await {

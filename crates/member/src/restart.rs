@@ -12,7 +12,7 @@ use crate::verdict::{Expected, judge};
 use crate::view::DiskView;
 use crate::volume::Volume;
 
-/// Whether a disk starts by itself.
+/// Whether etcd may start without a permit.
 #[derive(Debug)]
 pub enum Attempt {
     /// It is whole, and says that it was started once more.

@@ -25,7 +25,7 @@ use crate::{chance, clock, image, tidy};
 /// The port at which members answer clients unless the command says another.
 const CLIENT_PORT: u16 = 2379;
 
-/// What a member is told about itself.
+/// What a member gets from its command line and its environment.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// What its pod expects of its disk.

@@ -27,7 +27,7 @@ const AT_ONCE: usize = 16;
 /// When no connection can be accepted, how long until the next try.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// A waiting process, as several tasks share it.
+/// The state of a waiting process, which the tasks that serve and decide share.
 pub type Shared = Arc<Mutex<State>>;
 
 /// Locks the state for one action, also if another task panicked while it held the lock.
@@ -86,6 +86,7 @@ pub async fn answer_with(
     }
 }
 
+/// Answers one request, of which at most 4 KiB are read.
 async fn answer_one(mut stream: TcpStream, path: &str, document: &impl Fn() -> Vec<u8>) -> io::Result<()> {
     let mut request = Vec::with_capacity(512);
     while !is_whole(&request) {
@@ -106,6 +107,7 @@ fn is_whole(request: &[u8]) -> bool {
     request.windows(4).any(|four| four == b"\r\n\r\n") || request.windows(2).any(|two| two == b"\n\n")
 }
 
+/// The answer to a request, by its first line alone.
 fn respond(request: &[u8], wanted: &str, document: impl FnOnce() -> Vec<u8>) -> Vec<u8> {
     let line = request.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let line = String::from_utf8_lossy(line);

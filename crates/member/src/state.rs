@@ -9,7 +9,7 @@ use crate::permit::{self, Applicant, Grant, Preparation, Refusal};
 use crate::verdict::{Expected, Finding, judge};
 use crate::view::DiskView;
 
-/// A waiting process.
+/// What a process that waits for a permit knows of itself and of its disk.
 #[derive(Clone, Debug)]
 pub struct State {
     expected: Expected,
@@ -95,7 +95,7 @@ impl State {
         self.disk = disk;
     }
 
-    /// Sets why a permit is not used yet, which the report tells. Returns whether that has changed, so that it is
+    /// Sets why a permit is not used yet, which the report shows. Returns whether that has changed, so that it is
     /// logged once.
     pub fn remark(&mut self, remark: Option<String>) -> bool {
         let is_news = self.remark != remark;
@@ -128,11 +128,12 @@ impl State {
         Ok(Some(preparation))
     }
 
-    /// Ends the restore beside the data. The report tells of it only if it failed.
+    /// Ends the restore beside the data. The report shows it from then on only if it failed.
     pub fn prepared(&mut self, failed: Option<Preparing>) {
         self.preparing = failed;
     }
 
+    /// This process as one that asks for a permit, with a nonce that is not too old.
     fn applicant(&mut self, source: Source) -> Applicant<'_> {
         let nonce = self.nonce.at((source.now)(), source.draw);
         Applicant {

@@ -78,7 +78,7 @@ pub enum Data {
     Logged(Store),
 }
 
-/// The data of an etcd that has started.
+/// What is read of etcd's data directory, if there is a write-ahead log in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Store {
     /// The head of the write-ahead log, or why there is no valid one.
@@ -113,7 +113,7 @@ pub struct LogEnd {
 }
 
 impl DiskView {
-    /// Whether the disk was read, has no data in their place or set aside, and no files make it another's.
+    /// Whether the disk was read, has no data in use or set aside, and no files that make it another's.
     pub fn is_bare(&self) -> bool {
         self.trouble.is_none() && self.data == Data::None && self.kept.is_empty() && !self.is_of_strangers()
     }

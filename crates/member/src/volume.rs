@@ -70,7 +70,7 @@ impl Volume {
         self.own().join("prepared.json")
     }
 
-    /// Any document of ours while it is written.
+    /// Any other document of the operator's while it is written.
     pub fn new_document(&self) -> PathBuf {
         self.own().join("document.json.new")
     }

@@ -33,7 +33,7 @@ const BIND_AGAIN: Duration = Duration::from_millis(500);
 /// No permit is longer.
 const LONGEST: u64 = 1 << 18;
 
-/// What waiting needs to know.
+/// What a process needs in order to wait for a permit.
 #[derive(Clone, Debug)]
 pub struct Waiting {
     /// Where the disk is.

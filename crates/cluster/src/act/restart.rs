@@ -130,7 +130,7 @@ fn describe_refusal(message: &str, budgets: &[String]) -> String {
 }
 
 /// Why a voter may not be relied on at this moment: its pod goes or is not ready, or it does not answer a linearizable
-/// read. `None` if it serves. A pod that was observed unready is one that the plan excuses.
+/// read. `None` if it serves. The plan has excused a pod that was observed unready.
 async fn why_not_serving(
     ordinal: Ordinal,
     id: MemberId,

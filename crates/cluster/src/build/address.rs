@@ -6,7 +6,7 @@ use etcd_operator_etcd::url::{ClientUrl, PeerUrl};
 use super::labels::member_name;
 use crate::desired::Desired;
 
-/// Addresses of a cluster's members.
+/// Makes the DNS names and URLs of a cluster's members and its client Service from the spec.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Addresses {
     cluster: ClusterName,

@@ -79,6 +79,7 @@ fn remove_fetch(spec: &mut PodSpec) {
     }
 }
 
+/// Adds the fetch container as the last init container, with the resources of the install container.
 fn add_fetch(spec: &mut PodSpec, request: &RestoreIntent, inputs: &BuildInputs) {
     let (volumes, mut mounts): (Vec<_>, Vec<_>) = secret_mounts(request).into_iter().unzip();
     mounts.push(mount(DATA, VOLUME, false));
@@ -103,6 +104,7 @@ fn add_fetch(spec: &mut PodSpec, request: &RestoreIntent, inputs: &BuildInputs) 
     spec.volumes.get_or_insert_default().extend(volumes);
 }
 
+/// The environment variable with the order for the fetch container.
 fn order_variable(request: &RestoreIntent, inputs: &BuildInputs) -> EnvVar {
     let order = JobOrder {
         version: VERSION,

@@ -89,6 +89,7 @@ fn insert_pod_name(argument: String) -> String {
     }
 }
 
+/// The configuration of etcd, with a placeholder for the pod's name in its own addresses.
 fn config(desired: &Desired, inputs: &BuildInputs) -> Config {
     let has = |feature: Feature| feature.is_in(&inputs.version);
     let addresses = Addresses::new(desired, &inputs.namespace);

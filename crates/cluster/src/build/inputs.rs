@@ -14,7 +14,7 @@ use super::spec_hash::RestartRequests;
 use super::state_annotations::StateAnnotations;
 use super::stored::StoredTemplates;
 
-/// What the objects of a cluster carry that is decided, or was decided once, elsewhere.
+/// What the objects are built from besides the spec: what the plan decides, and what is stored.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BuildInputs {
     /// The namespace of the cluster.
@@ -50,7 +50,7 @@ pub struct BuildInputs {
     pub is_restoring: bool,
 }
 
-/// What pods bring onto their volumes before they start.
+/// Whether pods get a container that fetches the backup of a restore before etcd starts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum FetchContainer {
     /// Nothing.

@@ -125,6 +125,7 @@ fn probes_readyz(probe: &Probe) -> bool {
     path == Some(READYZ)
 }
 
+/// The command of a readiness probe that finds out by itself whether the member is a voter.
 fn ready_command(desired: &Desired) -> Vec<String> {
     let mut command = vec![PROGRAM.to_owned(), "ready".to_owned()];
     if desired.tls.client.is_none() {

@@ -74,6 +74,7 @@ fn non_empty<T: Serialize>(items: &[T]) -> Option<&[T]> {
     (!items.is_empty()).then_some(items)
 }
 
+/// The settings of the pod, without labels and annotations, which running pods get without a restart.
 fn pod_settings(pod: &Pod) -> Value {
     let Pod {
         // A running pod is given these.

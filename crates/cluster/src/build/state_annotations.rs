@@ -122,6 +122,7 @@ fn format_member((name, member): (&String, &MemberRecord)) -> String {
     )
 }
 
+/// Parses what [`format_member`] wrote; `None` without a name and an ID. Only voters are recorded.
 fn parse_member(member: &str) -> Option<(String, MemberRecord)> {
     let mut parts = member.split('/');
     let name = parts.next()?.to_owned();

@@ -64,6 +64,7 @@ pub(super) fn volumes(desired: &Desired) -> Vec<Volume> {
     all
 }
 
+/// The volume with the permit: a file that the kubelet fills from an annotation of the pod.
 fn permit() -> Volume {
     let file = DownwardAPIVolumeFile {
         path: "permit".to_owned(),

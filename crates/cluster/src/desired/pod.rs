@@ -195,6 +195,8 @@ fn invalid_quantities(resources: &ResourceRequirements) -> Vec<Refusal> {
         .collect()
 }
 
+/// Refusals for constraints that repeat the topologyKey and whenUnsatisfiable of another one: the API server would
+/// refuse the pods.
 fn duplicate_constraints(constraints: &[TopologySpreadConstraint]) -> Vec<Refusal> {
     let key = |c: &TopologySpreadConstraint| (c.topology_key.clone(), c.when_unsatisfiable.clone());
     let twice = |(index, c): (usize, &TopologySpreadConstraint)| {
@@ -210,6 +212,7 @@ fn duplicate_constraints(constraints: &[TopologySpreadConstraint]) -> Vec<Refusa
     constraints.iter().enumerate().filter_map(twice).collect()
 }
 
+/// Why a DNS domain is refused; `None` if it is one in lower case.
 fn invalid_domain(domain: &str) -> Option<Refusal> {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     let label = |label: &str| {

@@ -19,6 +19,7 @@ pub struct Service {
     pub load_balancer_class: Option<String>,
 }
 
+/// Parses the settings of the client Service.
 pub(super) fn service(policy: Option<&ServicePolicy>) -> Result<Service, Vec<Refusal>> {
     let Some(ServicePolicy {
         type_,

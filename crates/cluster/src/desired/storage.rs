@@ -154,6 +154,7 @@ fn parse_storage(storage: &StorageSpec) -> Result<Storage, Vec<Refusal>> {
     })
 }
 
+/// The ancestor's claim, with ReadWriteOnce and 8Gi where it does not say.
 fn parse_legacy_claim(claim: &PersistentVolumeClaimSpec) -> Result<Storage, Vec<Refusal>> {
     if let Some(size) = requested(claim) {
         parse_size(
@@ -184,6 +185,7 @@ fn requested(claim: &PersistentVolumeClaimSpec) -> Option<&Quantity> {
     claim.resources.as_ref()?.requests.as_ref()?.get("storage")
 }
 
+/// The size in bytes; refused unless it is above zero.
 fn parse_size(size: &Quantity, field: &str) -> Result<u64, Vec<Refusal>> {
     match quantity::bytes(size) {
         Ok(bytes) if bytes > 0 => Ok(bytes),

@@ -44,6 +44,7 @@ pub struct PodCounts {
 }
 
 impl PodCounts {
+    /// Counts the pods that are not being deleted.
     fn of(observed: &ObservedCluster) -> Self {
         let template = observed.set.as_ref().and_then(|set| set.spec_hash.as_ref());
         let pods = observed.members.values().filter_map(|member| member.pod.as_ref());
@@ -89,7 +90,7 @@ pub struct Reading {
     pub pods: Option<PodCounts>,
 }
 
-/// What one member says of its data.
+/// Size and lag of one member's database, for the metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Database {
     /// The member's name.
@@ -165,6 +166,7 @@ impl Readings {
     }
 }
 
+/// The databases of the members that answered. Each is behind the one of them with the highest Raft index.
 fn databases(sample: &Sample<'_>) -> Vec<Database> {
     let furthest = sample.answers.iter().map(|(_, status)| status.raft_index.0).max();
     let furthest = furthest.unwrap_or_default();

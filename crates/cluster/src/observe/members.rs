@@ -65,7 +65,7 @@ impl MemberProbes {
     }
 }
 
-/// What one pod answered.
+/// What a pod answered: the report of the guard, or the status of etcd and the connection to it.
 struct PodAnswers {
     report: QueryResult<etcd_operator_api::contract::Report>,
     status: QueryResult<Status>,

@@ -34,6 +34,7 @@ pub fn is_backup_of(backup: &EtcdBackup, cluster: &ObjectKey) -> bool {
     source.is_some_and(|source| source.name == cluster.name)
 }
 
+/// The backups of an `EtcdBackup` that have started; those that wait for others to end are left out.
 fn running(backup: &EtcdBackup) -> Vec<RunningBackup> {
     let runs = backup
         .status

@@ -73,7 +73,7 @@ impl<T> QueryResult<T> {
     }
 }
 
-/// A pod of a member.
+/// What plans need of a member's pod.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pod {
     /// Its UID.
@@ -199,7 +199,7 @@ pub enum EndCause {
     Other,
 }
 
-/// A volume claim of a member.
+/// What plans need of a member's PersistentVolumeClaim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// Its UID.

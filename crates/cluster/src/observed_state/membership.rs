@@ -24,7 +24,7 @@ pub struct Digest {
     pub compacted: Revision,
 }
 
-/// Who the members are.
+/// The members, as a voter returned them by a linearizable read, or why none did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Membership {
     /// As a voter read it.

@@ -7,7 +7,7 @@ use etcd_operator_etcd::id::ClusterId;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-/// A restore that is under way, or the last one.
+/// The restore that is under way, or the last one, as the status keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restore {
     /// The UID of the `EtcdRestore`.

@@ -10,8 +10,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::observed_state::Ordinal;
 
-/// The change that is rolled out, or was last. A cluster without one was looked after by an operator that rolled nothing
-/// out, so what is pending there waits until the spec is edited or a restart is requested.
+/// The change that is rolled out, or was last. Without one, an earlier operator that rolled nothing out has managed the
+/// cluster: what is pending waits until the spec is edited or a restart is requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rollout {
     /// The spec hash that members are to have.

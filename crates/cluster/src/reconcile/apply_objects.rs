@@ -15,7 +15,7 @@ use kube::Resource;
 
 use crate::observe::{is_own_set, is_owned};
 
-/// Why objects are not what they should be.
+/// Why an object was not applied: the decision is stale, or the API server failed or refused it.
 #[derive(Debug)]
 pub enum ApplyError {
     /// What was decided is out of date, so nothing more was written.

@@ -17,7 +17,7 @@ use crate::desired::Desired;
 #[derive(Clone, Debug, Default)]
 pub struct DerivedCache(Arc<Mutex<BTreeMap<ObjectKey, CachedCluster>>>);
 
-/// What the spec of one asks for, and all that this was made of.
+/// The parsed spec of one cluster and what was built from it, with what they were made from.
 #[derive(Debug)]
 struct CachedCluster {
     uid: Option<String>,
@@ -31,7 +31,7 @@ struct CachedCluster {
     read: Option<CachedTemplates>,
 }
 
-/// What was read of a StatefulSet in one version of it.
+/// The templates of a StatefulSet, with the resource version that they were read from.
 #[derive(Debug)]
 struct CachedTemplates {
     uid: Option<String>,

@@ -21,7 +21,7 @@ use crate::plan::{Plan, plan};
 /// For how long a refusal counts before the API server, and the webhooks that it calls, are asked again.
 const REFUSAL_COUNTS: SignedDuration = SignedDuration::from_secs(30);
 
-/// The pods that the API server did not admit; cheap to clone.
+/// The changed pods that the API server refused or could not judge, by cluster; clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct DryRuns(Arc<Mutex<BTreeMap<ObjectKey, DryRun>>>);
 

@@ -151,7 +151,7 @@ pub fn conflicts(key: &ObjectKey, uid: &str, deps: &Deps) -> Vec<String> {
     found
 }
 
-/// What became of the objects.
+/// Which objects were not applied: names that others have, and what the API server refuses.
 #[derive(Debug, Default)]
 pub struct ApplyReport {
     /// Objects of needed names that are somebody else's.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use etcd_operator_runtime::key::ObjectKey;
 
-/// The clusters that hold a slot; cheap to clone.
+/// The clusters whose members are restarted now, in memory; clones share them.
 #[derive(Clone, Debug)]
 pub struct RolloutSlots {
     max: usize,

@@ -5,7 +5,7 @@ use etcd_operator_api::refusal::Refusal;
 use super::backups::BackupFreshness;
 use crate::build::PendingChange;
 
-/// What is reported and is no part of a plan.
+/// What the status reports besides the plan: refusals, conflicts, templates and backups.
 #[derive(Clone, Debug)]
 pub struct StatusInputs<'a> {
     /// This installation.

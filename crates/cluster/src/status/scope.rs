@@ -4,7 +4,7 @@ use etcd_operator_api::{EtcdCluster, EtcdClusterStatus, condition, scope::NotSer
 use jiff::Timestamp;
 
 /// The status of a cluster that this installation does not serve. One that it controlled until now is released, so that
-/// another installation may take it. Otherwise it is told once that nothing is done; `None` if there is nothing to
+/// another installation may take it. Otherwise the status says once that nothing is done; `None` if there is nothing to
 /// write.
 pub fn for_unserved_cluster(
     cluster: &EtcdCluster,

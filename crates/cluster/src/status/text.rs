@@ -11,7 +11,7 @@ pub const MAX_ITEMS: usize = 16;
 /// The longest text in such a list.
 pub const MAX_CHARS: usize = 512;
 
-/// A turn that a cluster takes: how grave it is, the reason of an Event, and its words.
+/// An Event about a change of the status: its severity, its reason and its text.
 pub type Transition = (Severity, &'static str, String);
 
 /// Text of at most so many characters, ended as a sentence.

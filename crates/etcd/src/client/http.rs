@@ -77,6 +77,7 @@ pub(super) struct Versions {
 }
 
 impl Versions {
+    /// Parses the page. An error unless both versions can be parsed, or the cluster's is not decided.
     pub(super) fn read(body: &str) -> Result<Self, String> {
         #[derive(Deserialize)]
         struct Page {

@@ -29,7 +29,7 @@ pub struct Key {
     pub lease: i64,
 }
 
-/// Some keys, in their order.
+/// Keys in their order, and whether there are more after them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
     /// The keys.

@@ -83,6 +83,7 @@ impl Client {
         }
     }
 
+    /// Gets the page `/version` over a connection of its own. An error of TLS is recorded in `tls_failure`.
     async fn read_versions(&self, tls_failure: &TlsFailure) -> Result<Versions, Cause> {
         let address = format!("{}:{}", self.url.host(), self.url.port());
         let unconnected = |error: std::io::Error| no_connection(&error);

@@ -76,6 +76,7 @@ impl Connector {
         connector.open().await
     }
 
+    /// Connects and does the handshake, without a limit of time.
     async fn open(self) -> io::Result<Connection> {
         let tcp = TcpStream::connect(&self.address).await?;
         tcp.set_nodelay(true)?;

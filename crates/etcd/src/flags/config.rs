@@ -59,7 +59,7 @@ pub struct First {
     pub members: Vec<(String, PeerUrl)>,
 }
 
-/// Whether the cluster is new.
+/// Whether a member's first start is with a new cluster, or with one that it was added to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FirstState {
     /// All its members start together.
@@ -116,7 +116,7 @@ pub enum Compaction {
     Revision(Revision),
 }
 
-/// How many figures are shown.
+/// How many metrics etcd serves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Figures {
     /// As etcd decides.
@@ -178,6 +178,7 @@ fn first_start(first: &First) -> Settings {
     ]
 }
 
+/// TLS for clients. With `authority`, clients must show a certificate.
 fn client_tls(tls: &ClientTls) -> Settings {
     let mut all = vec![
         ("cert-file", tls.certificate.clone()),
@@ -238,6 +239,7 @@ fn whole_hours(age: Duration, version: &Version) -> Result<String, FlagError> {
     })
 }
 
+/// The comparisons of data between members, what a defragmentation does to clients, and the number of learners.
 fn checks(config: &Config) -> Settings {
     let mut all = Vec::new();
     let yes = || "true".to_owned();

@@ -47,7 +47,7 @@ pub const RESERVED: &[&str] = &[
     "max-request-bytes",
 ];
 
-/// One thing a user sets.
+/// A flag that a user adds, or one feature gate of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Extra {
     /// A flag.

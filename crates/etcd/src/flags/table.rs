@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use crate::version::{Minor, Version};
 
-/// How something is said to etcd.
+/// The flag or the feature gate by which a version of etcd has a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum How {
     /// By a flag of this name.

@@ -2,7 +2,7 @@
 
 use crate::version::{Minor, Version};
 
-/// Something not every version can do.
+/// What some versions of etcd have and others do not: [`Self::is_in`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Feature {
     /// Members that have no vote yet.

@@ -12,7 +12,7 @@ use super::{Invocation, Program, Tools};
 use crate::flags::{Config, render};
 use crate::version::Version;
 
-/// A server, running until it is stopped or dropped.
+/// A server of etcd as a child process, killed when this is stopped or dropped.
 #[derive(Debug)]
 pub struct Server {
     child: Child,
@@ -20,7 +20,7 @@ pub struct Server {
     listeners: Vec<JoinHandle<()>>,
 }
 
-/// A server that was to run ended by itself.
+/// How a server ended that was to run on, with its last output.
 #[derive(Debug, thiserror::Error)]
 #[error("etcd ended with {status}: {said}")]
 pub struct ServerEnded {

@@ -14,7 +14,7 @@ use crate::version::Version;
 /// How much is kept of what a program says: its last words.
 const KEPT: usize = 2048;
 
-/// Why a program of etcd did not do what it was told.
+/// Why a program of etcd failed: it could not be run, ended with an error, or told no version.
 #[derive(Debug, thiserror::Error)]
 pub enum ToolError {
     /// It cannot be run at all.

@@ -17,7 +17,7 @@ const DEEPEST: usize = 16;
 const MOST_PAGES: usize = 256;
 const LONGEST: u64 = 4 << 20;
 
-/// A database file, of which pages are read. `size` is 0 until a meta page has told it.
+/// A database file, of which pages are read. `size` is 0 until a meta page has been read.
 pub(super) struct Pages<'a, F> {
     file: &'a mut F,
     /// Of the file.

@@ -45,7 +45,7 @@ impl Grant {
         }
     }
 
-    /// etcd starts without data. What is in the place of the data is set aside for good.
+    /// etcd starts without data. What is in the data directory is set aside for good.
     pub(super) fn anew(
         applicant: &Applicant<'_>,
         first: First,
@@ -63,8 +63,7 @@ impl Grant {
         }
     }
 
-    /// etcd starts with a restored directory in the place of the data. `put` is `None` if an earlier process has
-    /// already put it there.
+    /// etcd starts with a restored directory as its data. `put` is `None` if an earlier process has already renamed it.
     pub(super) fn restored(
         applicant: &Applicant<'_>,
         put: Option<String>,

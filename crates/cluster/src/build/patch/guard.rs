@@ -152,6 +152,7 @@ fn volumes(before: &Value, after: &Value) -> Vec<Refusal> {
         .collect()
 }
 
+/// Refusals about the container of etcd.
 fn etcd(before: &Value, after: &Value) -> Vec<Refusal> {
     let path = format!("spec.containers[{ETCD}]");
     let mut found = changed_fields(&ETCD_FIELDS, before, after, &path);

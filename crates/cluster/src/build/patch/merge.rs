@@ -43,6 +43,7 @@ pub(super) fn merged(object: &Value, patch: &Fields) -> Result<Value, Refusal> {
     Ok(Value::Object(merged))
 }
 
+/// Merges a part of the patch into an object. `null` and the directive `delete` remove a field.
 fn merge(current: &mut Fields, patch: &Fields, path: &str) -> Result<(), Refusal> {
     if read_directive(patch, path)? == PatchDirective::Replace {
         current.clear();
@@ -85,6 +86,7 @@ fn merge(current: &mut Fields, patch: &Fields, path: &str) -> Result<(), Refusal
     Ok(())
 }
 
+/// Merges items of a list into those with the same key; an item with another key is added.
 fn merge_list(items: &mut Vec<Value>, wanted: &[Value], key: &str, path: &str) -> Result<(), Refusal> {
     for (index, item) in wanted.iter().enumerate() {
         let item = item.as_object().ok_or_else(|| {
