@@ -22,7 +22,7 @@ use crate::fingerprint::{self, Surroundings};
 use crate::permit::Grant;
 use crate::volume::Volume;
 
-/// One change of the file system, in the order in which a change of the disk is made.
+/// One operation on the file system. A change of the disk is a row of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// A directory is made.

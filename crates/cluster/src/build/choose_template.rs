@@ -26,8 +26,9 @@ pub enum PendingChange {
     Operator,
 }
 
-/// The template for the StatefulSet, and why it is not the wanted one. With another spec hash, the wanted one is taken
-/// only if `may_update_template` is set and no restore stands; with the same one, only if the images are the same.
+/// The template for the StatefulSet, and why it is not the wanted one; `None` if it is. With another spec hash than the
+/// stored one, the wanted one is taken only if `may_update_template` is set and no restore is active. With the same, it
+/// is taken only if the images are the same, too.
 pub(super) fn choose_template(
     wanted: PodTemplateSpec,
     inputs: &BuildInputs,

@@ -80,8 +80,8 @@ impl Storage {
     }
 }
 
-/// Parses `storage`, or the ancestor's `pod.persistentVolumeClaimSpec`; both are refused. Without either, data are in
-/// the pod's EmptyDir, as they were for the ancestor. Such a cluster cannot be hibernated.
+/// Parses `storage`, or the ancestor's `pod.persistentVolumeClaimSpec`; setting both is refused. Without either, data
+/// are in the pod's EmptyDir, as they were for the ancestor. Such a cluster cannot be hibernated.
 pub(super) fn storage(spec: &EtcdClusterSpec) -> Result<Storage, Vec<Refusal>> {
     let legacy = spec
         .pod

@@ -59,9 +59,9 @@ pub async fn is_requester_present(
     Ok(found.is_some_and(|found| is_live(&found, &restore.uid)))
 }
 
-/// Another `EtcdRestore` that is to replace the one under way, if members serve, the client Service is still closed,
-/// and the `EtcdRestore` of that is gone. Clients are not let in to data that were not compared. The cluster's
-/// annotation does not count: it may have been applied from an old manifest.
+/// Another `EtcdRestore` that is to replace the restore under way, if members serve, the client Service is still
+/// closed, and the `EtcdRestore` of the latter is gone. Clients are not let in to data that were not compared. The
+/// cluster's annotation does not count: it may have been applied from an old manifest.
 pub async fn find_next_restore(
     is_requester_present: bool,
     persisted: &PersistedState,

@@ -25,7 +25,7 @@ pub struct MembersSummary {
     pub leader: Option<String>,
 }
 
-/// What the status reports of the members. It carries over what it said before where a member does not answer.
+/// What the status reports of the members. One that does not answer keeps the version that it was last seen to run.
 pub fn summarize(
     view: &ClusterView<'_>,
     persisted: &PersistedState,

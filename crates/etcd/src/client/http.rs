@@ -77,7 +77,7 @@ pub(super) struct Versions {
 }
 
 impl Versions {
-    /// Parses the page. An error unless both versions can be parsed, or the cluster's is not decided.
+    /// Parses the page. An error unless both versions can be parsed; that of the cluster may be undecided.
     pub(super) fn read(body: &str) -> Result<Self, String> {
         #[derive(Deserialize)]
         struct Page {
