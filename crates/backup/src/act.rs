@@ -33,7 +33,8 @@ pub enum JobCreation {
     Rejected(String),
 }
 
-/// Creates the Job of a persisted run.
+/// Creates the Job of a persisted run; a repeated call finds it and returns `Existed`. A rejection by the API server is
+/// a `JobCreation`, so `Err` stands for what a retry of the reconcile may cure.
 pub async fn create_job(
     run: &Run,
     observed: &ObservedBackup,
@@ -69,7 +70,8 @@ pub async fn create_job(
     }
 }
 
-/// The API server's answer, if it rejects the object so that an immediate retry does not help.
+/// The API server's answer, if it rejects the object so that an immediate retry does not help: 400, 403 or 422. `None`
+/// for all other errors, such as a conflict or an outage.
 fn rejection(error: &Error) -> Option<&Status> {
     let Error::Api { source, .. } = error else {
         return None;
@@ -88,8 +90,8 @@ fn is_namespace_terminating(status: &Status) -> bool {
             || status.message.contains("is being terminated"))
 }
 
-/// Deletes Jobs that no run needs. It reads the object again first, as the informer's copy may be older than the persisted
-/// state.
+/// Deletes Jobs that no run needs. It reads the object from the API server first, as the informer's copy may be older
+/// than the persisted state. A Job that the newer state needs stays.
 pub async fn delete_jobs(jobs: &[JobDeletion], backup: &EtcdBackup, deps: &Deps) -> Result<(), Error> {
     if jobs.is_empty() {
         return Ok(());
@@ -116,7 +118,8 @@ pub async fn delete_jobs(jobs: &[JobDeletion], backup: &EtcdBackup, deps: &Deps)
     Ok(())
 }
 
-/// Adds or removes our finalizer, and removes that of the ancestor operator. Finalizers of others stay.
+/// Adds or removes our finalizer, and removes that of the ancestor operator. Finalizers of others stay. An object that
+/// is being deleted gets none, as Kubernetes would reject it. Returns the object as it is stored now.
 pub async fn set_finalizer(
     backup: Arc<EtcdBackup>,
     is_wanted: bool,

@@ -83,7 +83,8 @@ pub enum Trigger {
 }
 
 impl Desired {
-    /// The path in the store. On a volume it defaults to the name of the cluster, else to that of the `EtcdBackup`.
+    /// The path in the store: the one in the spec, or, on a volume without a path, the name of the cluster. A backup of
+    /// bare endpoints uses `name` instead, the name of the `EtcdBackup`.
     pub fn object_path<'a>(&'a self, name: &'a str) -> &'a str {
         let default = match &self.source {
             Source::Cluster(cluster) => cluster.as_str(),
@@ -103,7 +104,8 @@ pub fn unimplemented_fields() -> &'static [Unbuilt] {
     UNBUILT
 }
 
-/// Parses an `EtcdBackup`, or returns everything that is wrong with it.
+/// Parses an `EtcdBackup`, or returns everything that is wrong with it. `now` only shows whether the schedule ever
+/// fires.
 pub fn parse_spec(backup: &EtcdBackup, now: Timestamp) -> Result<Desired, Vec<Refusal>> {
     let spec = &backup.spec;
     let policy = spec.backup_policy.clone().unwrap_or_default();

@@ -59,7 +59,8 @@ impl JobSlots {
         self.shared.wakeup.get_or_init(|| wakeup);
     }
 
-    /// Takes a slot for a run that has been due since `due` and could start now.
+    /// Takes a slot for a run that has been due since `due` and could start now. If it is denied, the object waits, and
+    /// a later `record` wakes it in its turn.
     pub(crate) fn take(&self, key: &ObjectKey, due: Timestamp, scope: &BackupScope, deps: &Deps) -> JobSlot {
         let mut index = self.counted(scope, deps);
         if index.queue.take(&name_of(key), due) {
@@ -84,6 +85,7 @@ impl JobSlots {
         }
     }
 
+    /// Locks the slots. The first call after a start counts those that are held according to the statuses.
     fn counted(&self, scope: &BackupScope, deps: &Deps) -> MutexGuard<'_, Index> {
         let mut index = self.shared.index.lock().unwrap_or_else(PoisonError::into_inner);
         if !index.is_counted {
@@ -98,7 +100,7 @@ fn name_of(key: &ObjectKey) -> BackupName {
     (key.namespace().unwrap_or_default().to_owned(), key.name.clone())
 }
 
-/// Counts the runs that hold a slot by the statuses.
+/// Counts the slots that started runs hold according to the statuses. Backups of other installations do not count.
 fn count_started_runs(queue: &mut SlotQueue, scope: &BackupScope, deps: &Deps) {
     for backup in deps.backups.list() {
         let key = ObjectKey::of(&*backup);
@@ -146,7 +148,8 @@ pub fn slots_held_without_status(pods: &[ObservedPod]) -> usize {
     jobs.len()
 }
 
-/// Whether a status lists a backup that has not finished.
+/// Whether a status lists a backup that has not finished, whether it has started or not. Prune and erase runs do not
+/// count.
 pub fn has_unfinished_backup(status: &EtcdBackupStatus) -> bool {
     active_runs(Some(status)).any(|run| Task::parse(&run.task) == Some(Task::Backup))
 }

@@ -68,7 +68,7 @@ pub fn observe(backup: &EtcdBackup, desired: Desired, now: Timestamp, deps: &Dep
     }
 }
 
-/// Reads the pods of all Jobs of an `EtcdBackup`.
+/// Reads the pods of all Jobs of an `EtcdBackup`, also of Jobs that are gone.
 pub fn observe_pods(key: &ObjectKey, deps: &Deps) -> Vec<ObservedPod> {
     let is_own = |pod: &Pod| pod.labels().get(LABEL_BACKUP) == Some(&key.name);
     let pods = deps.pods.filter(&key.namespace, is_own);
@@ -136,6 +136,8 @@ fn resolve_source(
     })
 }
 
+/// The client URLs of the members that have a role in the status, with Secrets and image, or why the cluster cannot be
+/// backed up now.
 fn resolve_cluster(
     cluster: &EtcdCluster,
     desired: &Desired,
@@ -271,7 +273,8 @@ fn read_termination(state: &ContainerState) -> Option<Termination> {
     Some(Termination { finished_at, result })
 }
 
-/// Why the main container has not started: a waiting container, a failed init container, or the scheduler.
+/// Why the main container has not started: a waiting container, a failed init container, or the scheduler. `None` while
+/// containers are merely being created.
 fn waiting_reason(pod: &Pod, state: Option<&ContainerState>) -> Option<String> {
     let describe = |reason: Option<&str>, message: Option<&str>| {
         let text: Vec<&str> = [reason, message].into_iter().flatten().collect();

@@ -250,12 +250,12 @@ impl ObservedBackup {
         self.jobs.iter().find(|job| job.name == name)
     }
 
-    /// The pods of a Job.
+    /// The pods of a Job, by its UID: pods of an earlier Job of the same name do not count.
     pub fn pods_of<'a>(&'a self, job: &'a ObservedJob) -> impl Iterator<Item = &'a ObservedPod> {
         self.pods.iter().filter(move |pod| pod.job_uid == job.uid)
     }
 
-    /// Whether a pod of a Job of this name is pending or running.
+    /// Whether a pod of a Job of this name is pending or running, even if that Job is gone.
     pub fn has_active_pod(&self, job: &str) -> bool {
         self.pods.iter().any(|pod| pod.job == job && pod.is_active)
     }

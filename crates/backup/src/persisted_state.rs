@@ -75,7 +75,7 @@ impl Run {
         }
     }
 
-    /// The ID of the run in manifests and results.
+    /// The ID of the run in manifests and results: its due time and the UID of the `EtcdBackup`.
     pub fn id(&self, uid: &str) -> String {
         format!("{}/{uid}", self.due)
     }
@@ -140,7 +140,7 @@ impl PersistedState {
         }
     }
 
-    /// The unfinished run of this task.
+    /// The first unfinished run of this task, started or not.
     pub fn run_of(&self, task: Task) -> Option<&Run> {
         self.runs.iter().find(|run| run.task == task)
     }
@@ -161,7 +161,8 @@ impl PersistedState {
         }
     }
 
-    /// The value of `status.active`.
+    /// The value of `status.active`: unfinished runs, and those of unknown tasks as they were. `None` if there are
+    /// none.
     pub fn active_runs(&self, backup: &str, uid: &str) -> Option<Vec<ActiveRun>> {
         let runs: Vec<_> = self
             .runs
@@ -183,6 +184,7 @@ impl PersistedState {
     }
 }
 
+/// The run of an entry in `status.active`; `None` if its task is unknown or it has no due time.
 fn parse_run(active: &ActiveRun) -> Option<Run> {
     Some(Run {
         task: Task::parse(&active.task)?,

@@ -88,7 +88,8 @@ impl Plan {
     }
 }
 
-/// Computes the plan.
+/// Computes the plan. A run starts only with a granted `job_slot`. If the plan sets `queued_since`, the caller takes a
+/// slot and computes the plan again.
 pub fn plan(observed: &ObservedBackup) -> Plan {
     let mut persisted = observed.persisted.clone();
     let (runs, finished_runs) = run_state::split_finished(observed, std::mem::take(&mut persisted.runs));
@@ -166,7 +167,8 @@ fn apply_outcome(persisted: &mut PersistedState, finished: &FinishedRun, observe
     }
 }
 
-/// Schedules a prune run, unless the retention policy is unbounded or one is already scheduled.
+/// Schedules a prune run, unless one already waits to start. A one-shot backup, an unbounded retention policy and a
+/// deleted object need none.
 fn schedule_prune(observed: &ObservedBackup, persisted: &mut PersistedState, due: Timestamp) {
     let is_bounded = observed.desired.trigger != Trigger::Once && observed.desired.retention.is_bounded();
     // A prune run that has started does not count: it may have listed the store too early.
@@ -177,7 +179,9 @@ fn schedule_prune(observed: &ObservedBackup, persisted: &mut PersistedState, due
     }
 }
 
-/// Starts the ready run that has been due longest, or records since when it has waited for a Job slot.
+/// Starts the first ready run if it has a Job slot, or records since when it has waited for one. A backup comes before
+/// a prune; then the due time decides. A backup is not ready while it is suspended or its cluster is unavailable, nor
+/// is a prune beside a started one.
 fn start_next_run(observed: &ObservedBackup, plan: &mut Plan) {
     let is_held = start::is_suspended(observed, &plan.persisted) || observed.source.is_err();
     let mut runs = plan.persisted.runs.iter();
@@ -209,8 +213,9 @@ fn start_next_run(observed: &ObservedBackup, plan: &mut Plan) {
     }
 }
 
-/// Plans which Jobs to create for started runs, and which to delete: those of no run, and those that are outdated or whose result
-/// is lost, which are created again.
+/// Plans which Jobs to create for started runs, and which to delete: those of no run, and those that are outdated or
+/// whose result is lost, which are created again. A Job of a run that only a newer operator knows stays, unless the
+/// object is being deleted.
 fn plan_jobs(observed: &ObservedBackup, plan: &mut Plan) {
     for run in plan.persisted.runs.iter().filter(|run| run.started_at.is_some()) {
         let name = run.job_name(&observed.name);
@@ -248,6 +253,8 @@ fn plan_jobs(observed: &ObservedBackup, plan: &mut Plan) {
     }
 }
 
+/// The time to the next due time, retry or freshness deadline: at most five minutes, and at most 30 seconds while a run
+/// has started or the object is being deleted.
 fn requeue_after(observed: &ObservedBackup, plan: &Plan) -> Duration {
     let until = |time: Timestamp| {
         let rest = time.duration_since(observed.now);

@@ -133,6 +133,7 @@ impl Reconciler {
             .collect()
     }
 
+    /// Reconciles one object, and records its use of the Job slots, also after a failure.
     async fn reconcile(&self, key: &ObjectKey) -> Result<Wake, Error> {
         let mut slot_use = None;
         let result = Box::pin(self.reconcile_object(key, &mut slot_use)).await;
@@ -242,6 +243,7 @@ impl Reconciler {
         Ok(wake.map_or(Wake::OnChange, Wake::After))
     }
 
+    /// Writes the plan into the status, and only then carries it out: Events, deleted Jobs, the finalizer, new Jobs.
     async fn reconcile_accepted(
         &self,
         backup: Arc<EtcdBackup>,
@@ -322,6 +324,7 @@ impl Reconciler {
         Ok(Wake::After(plan.requeue_after))
     }
 
+    /// Sets or removes the finalizer, and keeps the written object until the informer shows it.
     async fn set_finalizer(
         &self,
         backup: Arc<EtcdBackup>,
@@ -337,6 +340,7 @@ impl Reconciler {
         Ok(now)
     }
 
+    /// Writes the status if it differs, and keeps the written object until the informer shows it.
     async fn write_status(
         &self,
         backup: &Arc<EtcdBackup>,
@@ -397,7 +401,8 @@ fn has_finalizer(backup: &EtcdBackup) -> bool {
     backup.finalizers().iter().any(|name| name == FINALIZER_STORED)
 }
 
-/// A copy of the object without the fields that say when backups are made.
+/// A copy of an object that is being deleted, without schedule and time zone: of the backup policy, an erase run needs
+/// only the timeout.
 fn without_schedule(backup: &EtcdBackup) -> EtcdBackup {
     let mut backup = backup.clone();
     let spec = &mut backup.spec;

@@ -103,7 +103,8 @@ fn with_unknown_fields(mut runs: Vec<ActiveRun>, before: &[ActiveRun]) -> Vec<Ac
     runs
 }
 
-/// Records a finished run in the status.
+/// Records a backup, or a prune at the current location, in the status. Other finished runs leave it unchanged; Events
+/// report them.
 fn record(status: &mut EtcdBackupStatus, finished: &FinishedRun, observed: &ObservedBackup) {
     match (&finished.outcome, finished.run.task) {
         (Outcome::Stored(stored), _) => {
@@ -163,7 +164,7 @@ fn remove_pruned(history: &mut Vec<BackupRecord>, skipped: &[Skipped], observed:
     history.retain(|record| !pruned.contains(&record.object.as_str()) || is_skipped(&record.object));
 }
 
-/// The status of an `EtcdBackup` whose spec is refused.
+/// The status of an `EtcdBackup` whose spec is refused. Unfinished runs and the history stay as they are.
 pub fn refused(
     backup: &EtcdBackup,
     refused: &[Refusal],

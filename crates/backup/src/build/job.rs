@@ -42,6 +42,8 @@ pub(super) fn job(run: &Run, inputs: &BuildInputs<'_>) -> Job {
     }
 }
 
+/// Fails the Job at once for exit codes that a retry does not help. A disruption, such as a drained node, does not
+/// count as a failed try.
 fn failure_policy() -> PodFailurePolicy {
     let fail_permanently = PodFailurePolicyRule {
         action: "FailJob".to_owned(),

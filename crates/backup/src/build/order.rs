@@ -31,7 +31,7 @@ pub(super) fn order(run: &Run, inputs: &BuildInputs<'_>) -> JobOrder {
     }
 }
 
-/// When the run must have ended.
+/// When the run must have ended: its timeout after its start. A prune or erase run has at least ten minutes.
 pub(super) fn deadline(run: &Run, inputs: &BuildInputs<'_>) -> Timestamp {
     let span = match run.task {
         Task::Backup => inputs.desired.timeout,

@@ -83,6 +83,8 @@ pub(super) fn template(run: &Run, inputs: &BuildInputs<'_>) -> PodTemplateSpec {
     }
 }
 
+/// The container that carries out the order, in the operator's image; in the etcd image if the backup is verified by a
+/// restore.
 fn main_container(run: &Run, inputs: &BuildInputs<'_>, mounts: Vec<VolumeMount>) -> Container {
     let order = order::order(run, inputs);
     let (image, program, default_resources) = match etcd_image(run, inputs) {
@@ -157,6 +159,7 @@ fn restricted() -> SecurityContext {
     }
 }
 
+/// The default resources of a container, with these amounts of memory. `spec.job.resources` replaces them.
 fn resources(memory_request: &str, memory_limit: &str) -> ResourceRequirements {
     let quantities = |pairs: &[(&str, &str)]| {
         let pairs = pairs.iter();

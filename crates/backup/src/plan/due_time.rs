@@ -35,7 +35,8 @@ pub struct DueTimes {
     pub next: Option<Timestamp>,
 }
 
-/// Computes the due times. `starting_deadline` is how late a run may start.
+/// Computes the due times. `starting_deadline` is how late a run may start: by default half the time to the next one,
+/// at most 24 hours, and without limit for a one-shot backup. No run starts while another is unfinished.
 pub fn due_times(
     trigger: &Trigger,
     history: RunHistory,
@@ -115,7 +116,7 @@ fn newest_due(
     }
 }
 
-/// The first due time after now.
+/// The first due time after now; `None` for a one-shot backup.
 fn next_due(
     trigger: &Trigger,
     history: RunHistory,

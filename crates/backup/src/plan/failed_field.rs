@@ -7,7 +7,8 @@ use super::pod_obstacle::PodObstacle;
 use super::run_state::NOT_STARTED;
 use crate::desired::{Desired, Source};
 
-/// Describes why the pod of a Job has not started: the field, then the text of the kubelet or the scheduler.
+/// Describes why the pod of a Job has not started: the field, if one explains it, then the text of the kubelet or the
+/// scheduler.
 pub fn describe_waiting_pod(desired: &Desired, text: &str) -> String {
     let text = text.trim_end_matches('.');
     match field_of_waiting_pod(desired, text) {
@@ -16,7 +17,8 @@ pub fn describe_waiting_pod(desired: &Desired, text: &str) -> String {
     }
 }
 
-/// Describes a failure: the field, then the reason and the message of the Job.
+/// Describes a failure: the field that points to its cause, if there is one, then the reason and the message of the
+/// Job.
 pub fn describe_failure(desired: &Desired, reason: &str, message: &str) -> String {
     let field = if reason == NOT_STARTED {
         field_of_waiting_pod(desired, message)
@@ -29,7 +31,8 @@ pub fn describe_failure(desired: &Desired, reason: &str, message: &str) -> Strin
     }
 }
 
-/// The field that keeps a pod from starting, by the text of the kubelet or the scheduler.
+/// The field that keeps a pod from starting, by the text of the kubelet or the scheduler. `None` if no field explains
+/// it: without the verification `Restore`, for example, the image is the operator's own.
 fn field_of_waiting_pod(desired: &Desired, text: &str) -> Option<String> {
     let is_local = matches!(desired.location, Location::Local { .. });
     if is_local && PodObstacle::VolumeClaim.is_reported_in(text) {

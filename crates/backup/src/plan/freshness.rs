@@ -49,7 +49,7 @@ pub fn fresh_until(
 }
 
 /// The deadline of a backup whose spec is refused now, as the status recorded it before: since when the backup has been
-/// late, else when the next run was due.
+/// late, else when the next run was due. `None` if it recorded neither.
 pub fn recorded_fresh_until(status: &EtcdBackupStatus) -> Option<Timestamp> {
     let conditions = status.conditions.as_deref().unwrap_or_default();
     let late_since = condition::find(conditions, ConditionType::BackupFresh)

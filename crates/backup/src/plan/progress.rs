@@ -235,6 +235,8 @@ fn has_overdue_pod(observed: &ObservedBackup, run: &Run, name: &str) -> bool {
     is_overdue && observed.pods_of(job).next().is_none()
 }
 
+/// The message while a deleted object waits for its Jobs to end and its backups to be deleted, or why the last erase
+/// run failed.
 fn describe_deleted(observed: &ObservedBackup, plan: &Plan) -> String {
     let last_failure = plan
         .finished_runs

@@ -27,7 +27,8 @@ pub struct FinishedRun {
 }
 
 impl FinishedRun {
-    /// Whether its Job worked at a location that the spec no longer names. Its counts say nothing about the current one.
+    /// Whether its Job worked at a location that the spec no longer names. Its counts say nothing about the current
+    /// one. False if the Job is gone or recorded no location.
     pub fn used_former_location(&self, observed: &ObservedBackup) -> bool {
         self.location
             .as_ref()
@@ -98,7 +99,8 @@ pub fn split_finished(observed: &ObservedBackup, runs: Vec<Run>) -> (Vec<Run>, V
     (unfinished, finished)
 }
 
-/// Whether a Job ended without a result, so that it must be deleted and created again.
+/// Whether a Job ended without a result, so that it must be deleted and created again. False where the run fails
+/// instead: its attempts are used up, or no pod of the failed Job ever started.
 pub fn is_result_lost(observed: &ObservedBackup, run: &Run, job: &ObservedJob) -> bool {
     run.job_uid.as_ref() == Some(&job.uid)
         && job
@@ -119,7 +121,8 @@ pub fn is_outdated(observed: &ObservedBackup, run: &Run, job: &ObservedJob) -> b
     run.started_at.is_some() && job.terminal_condition.is_none() && (goes_on_failing || may_delete_needed)
 }
 
-/// How many pods of an unfinished run have failed, and how the last of them did.
+/// How many pods of an unfinished run have failed, and how the last of them did. `None` if its Job is gone or no pod
+/// has failed.
 pub fn failed_tries(observed: &ObservedBackup, run: &Run) -> Option<(usize, Outcome)> {
     let job = observed.job(&run.job_name(&observed.name))?;
     let failed = |end: &Termination| match &end.result {
@@ -149,7 +152,8 @@ fn is_final(run: &Run, end: &TerminalCondition) -> bool {
     run.attempt >= MAX_ATTEMPTS || (!end.is_complete && run.message.is_some())
 }
 
-/// Updates a started run from its Job; returns its outcome if it has finished.
+/// Updates a started run from its Job; returns its outcome if it has finished. A Job that is being deleted counts as
+/// missing.
 fn update_run(observed: &ObservedBackup, run: &mut Run) -> Option<Outcome> {
     let name = run.job_name(&observed.name);
     let Some(job) = observed.job(&name).filter(|job| !job.is_being_deleted) else {
@@ -167,7 +171,9 @@ fn update_run(observed: &ObservedBackup, run: &mut Run) -> Option<Outcome> {
     is_final(run, end).then(|| outcome_without_result(observed, run, job, end))
 }
 
-/// Updates a run whose Job is missing: it is not created yet, is still being deleted, or is gone with its result.
+/// Updates a run whose Job is missing: it is not created yet, is still being deleted, or is gone with its result. The
+/// run fails if the API server has rejected the Job beyond the timeout, or if all attempts are used up. Otherwise it
+/// continues, and its Job is created once none of its pods is active.
 fn update_without_job(observed: &ObservedBackup, run: &mut Run, name: &str) -> Option<Outcome> {
     let is_ending = observed.job(name).is_some() || observed.has_active_pod(name);
     if let (None, Some(why), Some(started_at)) = (&run.job_uid, &run.message, run.started_at) {
@@ -195,7 +201,7 @@ fn update_without_job(observed: &ObservedBackup, run: &mut Run, name: &str) -> O
     None
 }
 
-/// The outcome in the termination messages of a Job's pods that belong to this run.
+/// The outcome in the termination messages of a Job's pods that belong to this run; `None` if no message can be read.
 ///
 /// A success counts most, then the last failure. A missed deadline counts least: earlier failures explain it.
 fn reported_outcome(observed: &ObservedBackup, run: &Run, job: &ObservedJob) -> Option<Outcome> {
@@ -276,7 +282,8 @@ fn outcome_without_result(
     }
 }
 
-/// Why no pod of a Job has started. The last known reason stays, as Kubernetes deletes pods at the Job's deadline.
+/// Why no pod of a Job has started; `None` once one has, or if no reason was reported. The last known reason stays, as
+/// Kubernetes deletes pods at the Job's deadline.
 fn waiting_reason(observed: &ObservedBackup, run: &Run, job: &ObservedJob) -> Option<String> {
     let pods: Vec<&ObservedPod> = observed.pods_of(job).collect();
     if pods.iter().any(|pod| pod.has_started) {

@@ -51,6 +51,7 @@ struct Entry {
 }
 
 impl Entry {
+    /// How many slots it holds, including one that is granted.
     fn held(self) -> usize {
         self.recorded.held + usize::from(self.is_granted)
     }
@@ -85,7 +86,8 @@ impl SlotQueue {
         self.held_by_namespace.values().sum()
     }
 
-    /// Adds an `EtcdBackup` to the waiting ones, and grants it a slot if it is next.
+    /// Adds an `EtcdBackup` to the waiting ones, and grants it a slot if it is next. Returns whether it was granted:
+    /// the slot then counts as held until the next `record`.
     pub fn take(&mut self, name: &BackupName, due: Timestamp) -> bool {
         let mut entry = self.entries.get(name).copied().unwrap_or_default();
         entry.recorded.waiting_since = Some(due);
@@ -117,7 +119,7 @@ impl SlotQueue {
         );
     }
 
-    /// The waiting `EtcdBackup`s that may start a run now, in their order.
+    /// The waiting `EtcdBackup`s that may start a run now, in their order: at most as many as slots are free.
     pub fn next(&self) -> Vec<BackupName> {
         let share = self.limit / 2;
         let mut queues: Vec<_> = self
@@ -147,6 +149,7 @@ impl SlotQueue {
         next
     }
 
+    /// Replaces an entry and the counts that follow from it. An entry that neither holds a slot nor waits is removed.
     fn set(&mut self, name: &BackupName, entry: Entry) {
         let before = self.entries.remove(name).unwrap_or_default();
         let (namespace, own) = name;

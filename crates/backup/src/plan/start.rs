@@ -54,7 +54,8 @@ impl fmt::Display for MissedRun {
     }
 }
 
-/// When to retry after this number of consecutive failures.
+/// When to retry after this number of consecutive failures: one minute after `last`, doubled with each further failure
+/// up to one hour.
 pub fn retry_time(last: Timestamp, failures: i64) -> Timestamp {
     let doublings = u32::try_from(failures.saturating_sub(1)).unwrap_or(0).min(10);
     let pause = FIRST_RETRY_PAUSE
@@ -76,7 +77,7 @@ pub fn one_shot_retry(observed: &ObservedBackup, persisted: &PersistedState) -> 
     })
 }
 
-/// Whether a one-shot backup has failed, and another run may be made.
+/// Whether a one-shot backup has failed and may run again: it is not suspended, and no backup run is unfinished.
 fn awaits_retry(observed: &ObservedBackup, persisted: &PersistedState) -> bool {
     let desired = &observed.desired;
     let has_failed = persisted.failures > 0 && desired.trigger == Trigger::Once;
@@ -88,14 +89,17 @@ pub fn is_requested(observed: &ObservedBackup, persisted: &PersistedState) -> bo
     observed.backup_request.is_some() && observed.backup_request != persisted.handled_request
 }
 
-/// Whether `spec.suspend` keeps a backup from starting.
+/// Whether `spec.suspend` keeps a backup from starting. A request by the annotation `backup-now` and the deletion of
+/// the object take precedence over it.
 pub fn is_suspended(observed: &ObservedBackup, persisted: &PersistedState) -> bool {
     observed.desired.is_suspended && observed.deleted_at.is_none() && !is_requested(observed, persisted)
 }
 
-/// Postpones a persisted backup run that has no Job yet while the etcd cluster cannot be backed up.
+/// Postpones a persisted backup run that has no Job yet while the etcd cluster cannot be backed up. `None` if there is
+/// no such run, or it is suspended or not due.
 ///
-/// A restore of the cluster may have begun since the run was due. Its timeout starts anew once the cluster is available.
+/// A restore of the cluster may have begun since the run was due. Its timeout starts anew once the cluster is
+/// available.
 pub fn postpone_unstarted(observed: &ObservedBackup, persisted: &mut PersistedState) -> Option<BlockedRun> {
     let unavailable = observed.source.as_ref().err()?;
     let is_suspended = is_suspended(observed, persisted);
@@ -112,8 +116,8 @@ pub fn postpone_unstarted(observed: &ObservedBackup, persisted: &mut PersistedSt
     })
 }
 
-/// Schedules a backup run that is due or requested, and records a due run that is given up. Returns the run that is due but
-/// cannot start.
+/// Schedules a backup run that is due or requested, and records a due run that is given up. While a backup run is
+/// unfinished, no other is scheduled. Returns the run that is due but cannot start.
 pub fn schedule_backup(observed: &ObservedBackup, plan: &mut Plan) -> Option<BlockedRun> {
     let desired = &observed.desired;
     plan.persisted.runs.retain(|run| run.task != Task::Erase);
@@ -203,8 +207,9 @@ pub fn first_free_due_time(runs: &[Run], mut due: Timestamp) -> Timestamp {
     due
 }
 
-/// Plans the end of a deleted object: no run starts, unfinished Jobs are deleted, and then an erase run deletes the stored
-/// backups if `deletionPolicy` is `Delete`.
+/// Plans the end of a deleted object: no run starts, unfinished Jobs are deleted, and then an erase run deletes the
+/// stored backups if `deletionPolicy` is `Delete`. The finalizer may be removed after it succeeded at the current
+/// location, or if there is nothing to delete.
 pub fn schedule_erase(observed: &ObservedBackup, plan: &mut Plan, deleted_at: Timestamp) {
     plan.persisted.runs.retain(|run| run.task == Task::Erase);
     let has_erased = |finished: &&FinishedRun| {

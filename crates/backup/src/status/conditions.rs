@@ -43,7 +43,8 @@ impl Obstacle {
     }
 }
 
-/// What the `EtcdBackup` waits for other than the clock.
+/// What the `EtcdBackup` waits for other than the clock; `None` if it waits for nothing else. An obstacle comes before
+/// the progress.
 pub fn blocked_message(plan: &Plan, obstacle: Option<&Obstacle>) -> Option<String> {
     let blocked = plan.progress.is_blocked.then(|| plan.progress.message.clone());
     obstacle.map(Obstacle::message).or(blocked)
@@ -125,7 +126,7 @@ fn readiness(observed: &ObservedBackup, plan: &Plan, obstacle: Option<&Obstacle>
     }
 }
 
-/// The condition `Finished` of a one-shot backup.
+/// The condition `Finished` of a one-shot backup; `None` for a periodic one, which never ends.
 fn finished(observed: &ObservedBackup, plan: &Plan) -> Option<Finding> {
     if is_periodic(observed) {
         return None;
@@ -156,7 +157,7 @@ fn is_periodic(observed: &ObservedBackup) -> bool {
     observed.desired.trigger != Trigger::Once
 }
 
-/// Whether the last good backup is older than the spec allows.
+/// Whether the last good backup is older than the spec allows, or the first one is overdue.
 fn is_late(observed: &ObservedBackup, plan: &Plan) -> bool {
     plan.fresh_until.is_some_and(|deadline| observed.now > deadline)
 }

@@ -22,7 +22,8 @@ pub fn is_at_current_location(record: &BackupRecord, observed: &ObservedBackup) 
     }
 }
 
-/// The locations other than `current` in the status and in its backup records.
+/// The locations other than `current` in the status and in its backup records, at most the newest sixteen; `None` if
+/// there are none.
 pub fn former_locations(status: &EtcdBackupStatus, current: &str) -> Option<Vec<String>> {
     let known = status.former_locations.iter().flatten();
     let history = status.history.iter().flatten().rev();
