@@ -62,6 +62,8 @@ pub fn job(desired: &DesiredJob, inputs: &BuildInputs<'_>) -> Job {
     }
 }
 
+/// Fails the Job at once for exit codes that a retry cannot fix. A disruption, such as a drained node, does not count
+/// as a failure.
 fn pod_failure_policy() -> PodFailurePolicy {
     let permanent_failure = PodFailurePolicyRule {
         action: "FailJob".to_owned(),

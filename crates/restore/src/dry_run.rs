@@ -223,6 +223,8 @@ fn with_old_data(check: &BackupCheck, members: &[MemberState]) -> BackupCheck {
     check
 }
 
+/// What the restore would do, or why it would not be carried out. Reasons that only a Job would find are not part of
+/// it.
 fn decide(observed: &ObservedRestore, check: &BackupCheck) -> Result<String, (Reason, String)> {
     if observed.state.succeeded || observed.was_committed_earlier() {
         let text = "this restore was already carried out, and a restore is never repeated: create another EtcdRestore";
@@ -278,6 +280,8 @@ fn backup(observed: &ObservedRestore, check: &BackupCheck) -> Option<Backup> {
     })
 }
 
+/// The cluster whose data the restore would replace; `None` if it does not exist, is being deleted, or waits for a
+/// restore.
 fn replaced_cluster(
     observed: &ObservedRestore,
     verified: Option<&Verified>,

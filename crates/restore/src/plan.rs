@@ -29,7 +29,8 @@ pub use reason::Reason;
 pub use select_backup::{locate_backup, select_source};
 pub use verify::{check_ready, job_name_conflict};
 
-/// Decides the next action.
+/// Decides the next action. Jobs that it does not need are deleted, except after a failure: then they stay for
+/// troubleshooting.
 pub fn plan(observed: &ObservedRestore) -> Plan {
     let mut plan = decide(observed);
     if let BackupRef::Refused(why) = &observed.desired.backup {
@@ -54,7 +55,7 @@ pub fn plan(observed: &ObservedRestore) -> Plan {
     plan
 }
 
-/// Why a Job with this task cannot be created.
+/// Why a Job with this task cannot be created; `None` if nothing is known to prevent it. A comparison needs no backup.
 pub fn job_blocker<'a>(observed: &'a ObservedRestore, task: &JobTask) -> Option<&'a str> {
     // A comparison reads from the members and needs no backup.
     let source = observed.source.as_ref().err();

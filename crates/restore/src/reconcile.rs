@@ -202,6 +202,8 @@ impl Reconciler {
         Ok(Wake::OnChange)
     }
 
+    /// Writes the plan into the status, and only then carries it out: the commit record, Jobs, the cluster, the
+    /// request.
     async fn reconcile_valid(
         &self,
         key: &ObjectKey,
@@ -262,7 +264,8 @@ impl Reconciler {
         }
     }
 
-    /// Creates the Job of the plan if it does not exist.
+    /// Creates the Job of the plan if it does not exist. If the API server rejects it or a foreign Job has its name,
+    /// the status says so, and the creation is retried after 30 seconds.
     async fn ensure_job(
         &self,
         key: &ObjectKey,
@@ -378,7 +381,8 @@ impl Reconciler {
     }
 }
 
-/// The response of the API server if it rejected a request in a way that an immediate retry cannot fix.
+/// The response of the API server if it rejected a request in a way that an immediate retry cannot fix: 400, 403 or
+/// 422. `None` for other errors, such as a conflict.
 fn api_rejection(error: &Error) -> Option<&Status> {
     let Error::Api { source, .. } = error else {
         return None;
@@ -389,6 +393,7 @@ fn api_rejection(error: &Error) -> Option<&Status> {
     }
 }
 
+/// The restores in the namespace of `other` for which the predicate holds.
 fn restores_where(
     restores: &Store<EtcdRestore>,
     other: &ObjectKey,

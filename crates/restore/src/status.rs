@@ -99,7 +99,7 @@ fn merge_members(
     current.iter().map(merge).collect()
 }
 
-/// The status of a restore whose spec is refused.
+/// The status of a restore whose spec is refused. What it recorded stays, also that the restore has ended.
 pub fn refused_status(restore: &EtcdRestore, refused: &[Refusal], now: Timestamp) -> EtcdRestoreStatus {
     let before = restore.status.clone().unwrap_or_default();
     let mut findings = vec![refusal::accepted(refused)];

@@ -70,7 +70,8 @@ pub(super) fn template(desired: &DesiredJob, inputs: &BuildInputs<'_>) -> PodTem
     }
 }
 
-/// An init container that runs etcd's restore tool from the members' image with the command `version`.
+/// An init container that runs etcd's restore tool from the members' image with the command `version`. Only the
+/// verification has one, and only if the user specified the image and its version is known.
 ///
 /// If the image lacks the tool, the restore fails before it changes anything. Up to etcd 3.5 `etcdctl` can restore, and
 /// images always contain it; from 3.6 on only `etcdutl` can.

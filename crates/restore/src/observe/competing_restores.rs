@@ -9,7 +9,8 @@ use kube::ResourceExt as _;
 use crate::plan::{Phase, Reason};
 use crate::reconcile::Deps;
 
-/// The name of another restore of the same cluster that is in progress or was created earlier.
+/// The name of another restore of the same cluster that is in progress or was created earlier. Restores that have
+/// ended, are being deleted, wait for the user, or may be replaced do not count.
 pub fn competing_restore(restore: &EtcdRestore, key: &ObjectKey, deps: &Deps) -> Option<String> {
     let others = deps.restores.filter(&key.namespace, |_| true);
     let cluster = deps.clusters.get(&key.beside(&restore.spec.etcd_cluster.name));

@@ -97,7 +97,7 @@ fn tool_state(pod: &Pod) -> Option<&ContainerState> {
     found.state.as_ref()
 }
 
-/// Why the tool did not start; `None` for other failures.
+/// Why the tool did not start, if its exit code is 127 or 128; `None` for other failures, such as an eviction.
 fn tool_start_error(end: &ContainerStateTerminated) -> Option<String> {
     let words = || {
         let reason = end.reason.as_deref().unwrap_or("Error");
@@ -126,7 +126,7 @@ fn job_result(state: &ContainerState) -> Option<(Timestamp, Result<JobResult, St
     Some((time, result))
 }
 
-/// Why a container or its pod does not start.
+/// Why a container or its pod does not start; `None` while the container is merely being created.
 fn waiting_reason(pod: &Pod, state: Option<&ContainerState>) -> Option<String> {
     let waiting = state.and_then(|state| state.waiting.as_ref());
     let soon = ["ContainerCreating", "PodInitializing"];

@@ -168,10 +168,11 @@ fn progress_summary(phase: Phase, progress: &RestoreProgress) -> String {
     parts.join(", ")
 }
 
-/// Restores the request on the cluster after a client replaced the `EtcdCluster` without its annotation.
+/// Restores the request on the cluster after a client replaced the `EtcdCluster` without its annotation. While there is
+/// an annotation, it returns the plan unchanged.
 ///
-/// Members need the request for the download, and the comparison needs its digest. The backup is verified again, and then
-/// the same restore is requested. The client Service stays closed until then.
+/// Members need the request for the download, and the comparison needs its digest. The backup is verified again, and
+/// then the same restore is requested. The client Service stays closed until then.
 fn restore_lost_request(observed: &ObservedRestore, progress: &RestoreProgress, mut plan: Plan) -> Plan {
     const LOST_REQUEST: &str = "The EtcdCluster lost the annotation that requests this restore";
     const COMPARE_HINT: &str = "so the served data cannot be compared. Create another EtcdRestore, which replaces this one once this one is deleted; or delete this one while there is no other, to open the client Service anyway";
@@ -259,7 +260,8 @@ fn restore_lost_request(observed: &ObservedRestore, progress: &RestoreProgress, 
     plan
 }
 
-/// Compares the served data with the backup before the client Service is opened.
+/// Compares the served data with the backup before the client Service is opened. If they differ or can no longer be
+/// compared, it stays closed until the user acts. Other failures are retried.
 fn compare_served_data(
     observed: &ObservedRestore,
     state: &PersistedState,

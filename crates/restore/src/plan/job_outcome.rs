@@ -41,7 +41,9 @@ pub struct FailedJob {
     pub is_retriable: bool,
 }
 
-/// The outcome of the Job with this name.
+/// The outcome of the Job with this name; one that is being deleted counts as not started. An ended Job without a
+/// result counts as running for 30 seconds, as its pod may be observed later. After that it has failed and may be
+/// retried.
 pub fn outcome<'a>(observed: &'a ObservedRestore, name: &str) -> Outcome<'a> {
     let Some(job) = observed.job(name).filter(|job| !job.is_deleting) else {
         return Outcome::NotStarted;

@@ -177,7 +177,7 @@ impl Phase {
         }
     }
 
-    /// Whether the operator is working on the restore.
+    /// Whether the operator is working on the restore, so that `Progressing` is true.
     pub fn is_active(self) -> bool {
         !matches!(
             self,
@@ -185,7 +185,8 @@ impl Phase {
         )
     }
 
-    /// Whether a restore in this phase has ended and no longer needs its cluster.
+    /// Whether a restore in this phase has ended and no longer needs its cluster. A failed one counts, even if it will
+    /// be retried.
     pub fn is_finished(phase: &str) -> bool {
         ["Succeeded", "Failed", "RolledBack", "Invalid"].contains(&phase)
     }
@@ -221,7 +222,8 @@ impl Plan {
     }
 }
 
-/// The request of this restore on the cluster.
+/// The request of this restore on the cluster; `None` if there is none, it cannot be decoded, or another restore made
+/// it.
 pub(super) fn own_request(observed: &ObservedRestore) -> Option<&RestoreIntent> {
     let request = observed.cluster.as_ref().ok()?.request.as_ref()?.as_ref().ok()?;
     (request.uid == observed.uid).then_some(request)
@@ -246,7 +248,7 @@ pub(super) fn job_name(observed: &ObservedRestore, task: &JobTask, attempt: i64)
     format!("{}-{letter}{attempt}", observed.name)
 }
 
-/// Delay before the next attempt after a failure.
+/// Delay before the next attempt after a failure: one minute after the first attempt, doubled up to 32 minutes.
 pub(super) fn retry_delay(attempt: i64) -> Duration {
     let doublings = u32::try_from(attempt.clamp(1, 6) - 1).unwrap_or(0);
     Duration::from_mins(1) * 2_u32.pow(doublings)

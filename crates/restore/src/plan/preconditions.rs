@@ -194,7 +194,8 @@ pub fn restore_request(
     }
 }
 
-/// Whether only one node at a time can mount the PVC with the backup, so that one member restores it and the others join.
+/// Whether only one node at a time can mount the PVC with the backup, so that one member restores it and the others
+/// join. False for other stores, and if the access modes are unknown.
 fn is_single_node(observed: &ObservedRestore) -> bool {
     observed.is_pvc_shared == Some(false)
 }

@@ -62,6 +62,8 @@ pub fn locate_backup(
     }
 }
 
+/// The newest backup of a history that fits, or the one that was selected before. Fails if the newest one is stored at
+/// another location than the spec names now.
 fn select_from_history(
     backup: &EtcdBackup,
     name: &str,

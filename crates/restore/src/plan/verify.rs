@@ -95,7 +95,8 @@ pub fn stay_failed(observed: &ObservedRestore) -> Plan {
     )
 }
 
-/// The cluster and the backup, or what blocks the restore before the verification.
+/// The cluster and the backup, or what blocks the restore before the verification. `CreatingCluster` is the blocker if
+/// only the cluster is missing and the template can create it.
 pub fn check_ready(observed: &ObservedRestore) -> Result<(&ObservedCluster, &Source), (Reason, String)> {
     let can_be_created = observed.is_cluster_missing && observed.desired.template.is_some();
     let cluster = match &observed.cluster {
@@ -146,7 +147,8 @@ pub fn withdraw_request(observed: &ObservedRestore, (reason, message): (Reason, 
     plan
 }
 
-/// Why the cluster must not be restored in its current state.
+/// Why the cluster must not be restored in its current state: the template did not create it, it is paused, or its spec
+/// is refused. `None` if it may be restored.
 pub fn cluster_blocker(observed: &ObservedRestore, cluster: &ObservedCluster) -> Option<(Reason, String)> {
     let name = &cluster.name;
     let is_created_here = cluster.created_by.as_ref() == Some(&observed.uid);
@@ -176,8 +178,8 @@ pub fn cluster_blocker(observed: &ObservedRestore, cluster: &ObservedCluster) ->
     Some((Reason::ClusterRefused, message))
 }
 
-/// Until when the results of the Jobs may be used although the restore failed. The last Job counts: a safety backup may take
-/// longer than the window, and what failed after it is retried.
+/// Until when the results of the Jobs may be used although the restore failed: one hour after the last Job ended. A
+/// safety backup may take longer than the window, and what failed after it is retried.
 fn actionable_until(observed: &ObservedRestore) -> Timestamp {
     let ends = observed.jobs.iter().filter_map(|job| job.end.as_ref());
     let at = ends.map(|end| end.at).max().unwrap_or(observed.now);
@@ -191,6 +193,8 @@ pub fn job_name_conflict(job: &str) -> String {
     )
 }
 
+/// Goes through one attempt: verification, preconditions, safety backup and recheck, and then the request. Each plan
+/// waits for at most one Job.
 fn run_attempt(observed: &ObservedRestore, cluster: &ObservedCluster, source: &Source) -> Plan {
     let state = &observed.state;
     let attempt = match state.attempt {

@@ -15,7 +15,9 @@ use crate::observed_state::ObservedRestore;
 use crate::plan::{Plan, RequestChange, is_request_still_valid};
 
 impl Reconciler {
-    /// Applies the request change of a plan. Returns false if the cluster changed since it was observed.
+    /// Applies the request change of a plan. Returns false, and writes nothing, if the cluster is gone, another restore
+    /// has taken it, or it has changed so that the plan no longer fits. A removal that no longer fits is skipped and
+    /// counts as done.
     pub(super) async fn apply_request(
         &self,
         key: &ObjectKey,
@@ -155,7 +157,8 @@ impl Reconciler {
     }
 }
 
-/// The restore that the annotation of a cluster requests.
+/// The restore that the annotation of a cluster requests: `None` without the annotation, `Some(Err)` if it cannot be
+/// decoded.
 pub(super) fn requested_restore(
     cluster: &EtcdCluster,
 ) -> Option<Result<RestoreIntent, contract::DocumentError>> {
