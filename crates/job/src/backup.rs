@@ -119,7 +119,8 @@ impl Run<'_> {
         }
     }
 
-    /// Tries to store the snapshot of one member after the other.
+    /// Tries to store the snapshot of one member after the other. Only a failure that concerns the member leads to the
+    /// next.
     async fn try_members(&self, tries: &Tries<'_>, existing: &ExistingObject) -> Result<Manifest, Failure> {
         let mut last = None;
         for candidate in tries.candidates {

@@ -32,7 +32,7 @@ pub struct BufferPermit {
 }
 
 impl Budget {
-    /// A budget of this number of buffers.
+    /// A budget of this number of buffers, each of the size of one part. Clones share it.
     pub fn new(buffers: usize) -> Self {
         Self {
             free: Arc::new(Semaphore::new(buffers)),

@@ -116,7 +116,7 @@ pub async fn read_claim(store: &Store, object: &str) -> Result<Option<Claim>, Fa
     Ok(found.filter(|claim| claim.object == object))
 }
 
-/// Writes a document that must not exist yet.
+/// Writes a document that must not exist yet. If it does, it stays as it is, and the answer is `AlreadyExists`.
 pub async fn create<D: Document>(store: &Store, name: &str, document: &D) -> Result<CreateOutcome, Failure> {
     let body = Bytes::from(contract::write(document));
     Ok(store.create(&object_key(name)?, body).await?)

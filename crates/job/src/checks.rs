@@ -19,6 +19,7 @@ use crate::text::hex;
 /// The least number of bytes fetched at once: the next page needed is often a neighbor.
 const BLOCK: u64 = 64 << 10;
 
+/// A retriable failure with the reason `VerificationFailed`. A database that cannot be parsed is a permanent one.
 fn verification_failure(message: impl Into<String>) -> Failure {
     Failure::retriable("VerificationFailed", message)
 }
@@ -40,7 +41,7 @@ pub async fn quick_look(object: &mut Object) -> Result<QuickLook, Failure> {
     fetch_and_look(object).await.map(|(look, _)| look)
 }
 
-/// Fetches the ranges that a quick look needs, one after the other.
+/// Fetches the ranges that a quick look needs, one after the other. Refuses an object in frames without its manifest.
 async fn fetch_and_look(object: &mut Object) -> Result<(QuickLook, Ranges), Failure> {
     let Some(length) = object.length() else {
         let message = "an object in frames can be inspected only with its manifest";
@@ -145,7 +146,7 @@ pub async fn check_fully(
     }
 }
 
-/// Walks every page of a database file.
+/// Walks every page of a database file; it blocks. Damage is a finding of the audit, not an error.
 pub fn walk_pages(path: &Path) -> Result<(Database<File>, Audit), Failure> {
     let failed = |error: std::io::Error| scratch_failure(path, &error);
     let file = std::fs::File::open(path).map_err(failed)?;
@@ -154,6 +155,7 @@ pub fn walk_pages(path: &Path) -> Result<(Database<File>, Audit), Failure> {
     Ok((database, audit))
 }
 
+/// Copies the snapshot into a file, and verifies the hash that etcd appended.
 async fn copy(object: &Object, path: &Path) -> Result<VerifiedStream, Failure> {
     let failed = |error: std::io::Error| scratch_failure(path, &error);
     let mut file = tokio::fs::File::create(path).await.map_err(failed)?;

@@ -15,7 +15,8 @@ use crate::settings::{self, EtcdAccess};
 /// The timeout of one page of keys.
 const PAGE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(30);
 
-/// Compares with the first member whose keys can all be read.
+/// Compares with the first member whose keys can all be read. Another cluster, a compacted revision and different data
+/// are permanent failures.
 pub async fn compare(task: &CompareTask) -> Result<JobOutcome, Failure> {
     let access = settings::read_etcd_access(&task.source)?;
     let cluster: ClusterId = task
@@ -85,6 +86,8 @@ impl From<Error> for ReadError {
     }
 }
 
+/// The digest of the keys that a member serves, and the revision at which they were read: the wanted one, or the
+/// member's own if that is lower.
 async fn read(
     access: &EtcdAccess,
     endpoint: &Endpoint,

@@ -77,6 +77,7 @@ struct PartWriter {
 struct Disconnected;
 
 impl PartWriter {
+    /// Appends bytes to the part that is being filled, and hands over each full one. Waits for a free buffer.
     fn write(&mut self, mut bytes: &[u8]) -> Result<(), Disconnected> {
         self.size += bytes.len() as u64;
         while !bytes.is_empty() {
@@ -170,7 +171,8 @@ impl From<EncodeError> for Stop {
     }
 }
 
-/// Encodes a snapshot to its end. `None` if the sender of the input or the receiver of the parts was dropped first.
+/// Encodes a snapshot to its end; it blocks. `None` if the sender of the input or the receiver of the parts was dropped
+/// first.
 pub fn encode(
     input: mpsc::Receiver<Input>,
     output: mpsc::Sender<FilledPart>,

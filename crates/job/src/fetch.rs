@@ -62,7 +62,7 @@ impl<'a> From<&'a Manifest> for Expected<'a> {
     }
 }
 
-/// Fetches an object whose manifest or appended hash proves that it is complete.
+/// Fetches an object into a file. Fails unless its manifest or the hash that etcd appended proves that it is complete.
 pub async fn fetch(
     object: &Object,
     manifest: Option<&Manifest>,
@@ -76,7 +76,8 @@ pub async fn fetch(
     fetch_with(object, manifest.map(Expected::from), file, &done, options).await
 }
 
-/// Fetches an object even if neither a manifest nor an appended hash proves that it is complete.
+/// Fetches an object even if neither a manifest nor an appended hash proves that it is complete. A wrong hash fails all
+/// the same.
 pub async fn fetch_unhashed(
     object: &Object,
     manifest: Option<&Manifest>,
@@ -115,6 +116,7 @@ struct FetchOptions {
     is_synced: bool,
 }
 
+/// Writes to a file with the suffix `.part`, verifies it, and renames it. A part whose verification fails is deleted.
 async fn fetch_with(
     object: &Object,
     expected: Option<Expected<'_>>,
@@ -267,7 +269,7 @@ async fn hash_existing(
     Ok(())
 }
 
-/// Compares the hash of the stored object with the expected one.
+/// Compares the hash of the stored object with the expected one, if both are known.
 fn verify_object_hash(found: Option<&str>, expected: Option<Expected<'_>>) -> Result<(), Failure> {
     match (found, expected) {
         (Some(found), Some(expected)) if found != expected.object_sha256 => Err(Failure::permanent(
@@ -281,7 +283,8 @@ fn verify_object_hash(found: Option<&str>, expected: Option<Expected<'_>>) -> Re
     }
 }
 
-/// Verifies that the stream is a snapshot, and the expected one.
+/// Verifies that the stream is the expected snapshot. Without an expectation, a database without an appended hash
+/// passes, too.
 fn verify_snapshot(check: StreamVerifier, expected: Option<Expected<'_>>) -> Result<VerifiedStream, Failure> {
     let wrong = |message: String| Failure::permanent("VerificationFailed", message);
     let checked = check.finish().map_err(|error| wrong(error.to_string()))?;

@@ -40,7 +40,8 @@ pub fn summarize_quickly(path: &Path) -> Result<Summary, Failure> {
     Ok(Summary::from_quick_look(&database, look))
 }
 
-/// Summarizes a snapshot from every byte of it.
+/// Summarizes a snapshot from every byte of it. A wrong hash is an error; damaged pages are part of the summary, which
+/// then counts no keys.
 pub fn summarize_fully(path: &Path) -> Result<Summary, Failure> {
     let mut source = open(path)?;
     let mut check = StreamVerifier::default();

@@ -60,7 +60,8 @@ impl Deletion {
     }
 }
 
-/// Deletes a backup, if its manifest names the owner of the run.
+/// Deletes a backup, if its manifest names the owner of the run. An object without a readable manifest is `NotOwned`;
+/// one that does not exist is `Done`.
 pub async fn delete(store: &Store, object: &str, identity: RunIdentity<'_>) -> Result<Deletion, Failure> {
     let (object_key, manifest_key) = (
         catalog::object_key(object)?,
@@ -168,7 +169,8 @@ pub async fn sweep(
     Ok(summary)
 }
 
-/// Deletes what a claim covers and does not count, then the claim. Returns false if the store refuses.
+/// Deletes what a claim covers and does not count, then the claim: uploads, and an object without a manifest unless the
+/// claim replaces one. Returns false if the store refuses; the claim then stays.
 pub async fn finish_claim(store: &Store, claim: &Claim) -> Result<bool, Failure> {
     let object = claim.object.as_str();
     let aborted = store.sweep(object, Timestamp::MAX, |name| name == object).await;

@@ -18,7 +18,8 @@ const CONCURRENT_READS: usize = 8;
 /// The largest number of backups in a result: a termination message is small, and each backup takes little more than its name.
 const MAX_BACKUPS: usize = 200;
 
-/// Lists the backups of the order's `EtcdBackup` whose names come after `after`.
+/// Lists the backups of the order's `EtcdBackup` whose names come after `after`, at most 200. One whose object is
+/// missing or has another size is left out.
 pub async fn list(store: &Store, order: &JobOrder, after: Option<&str>) -> Result<JobOutcome, Failure> {
     let catalog = catalog::read(store, NameFilter::Path(&order.store.path)).await?;
     let catalog: Catalog = catalog
@@ -126,7 +127,8 @@ pub struct Listing {
     pub unreadable: Vec<String>,
 }
 
-/// Lists everything below a prefix. `has_key` says whether the key of an ID is available.
+/// Lists everything below a prefix, of all owners, including what is incomplete. `has_key` says whether the key of an
+/// ID is available.
 pub async fn list_prefix(
     store: &Store,
     prefix: &str,

@@ -68,7 +68,7 @@ impl Pages for Client {
     }
 }
 
-/// Reads every key at a revision and computes the digest.
+/// Reads every key at a revision and computes the digest. A page above the limit is read again with fewer keys.
 pub async fn read_digest(client: &Client, at: Revision, limits: PageLimits) -> Result<Digest, Error> {
     digest_pages(client, at, limits).await
 }

@@ -76,7 +76,8 @@ pub enum NoUsableMember {
     NoAnswer,
 }
 
-/// Sorts the members that can be backed up by preference, the best first.
+/// Sorts the members that can be backed up by preference, the best first. Members of another cluster than `wanted` and
+/// those with an alarm CORRUPT are left out. Members that lag behind or have no leader come last.
 pub fn rank(found: Vec<Candidate>, wanted: Option<ClusterId>) -> Result<Vec<Candidate>, NoUsableMember> {
     let clusters: BTreeSet<ClusterId> = found.iter().map(|candidate| candidate.cluster).collect();
     match (clusters.first(), wanted) {

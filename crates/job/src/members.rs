@@ -44,7 +44,7 @@ pub trait Members: fmt::Debug + Send + Sync {
     fn survey(&self) -> MemberFuture<'_, Survey>;
     /// Starts a snapshot of a member.
     fn snapshot<'a>(&'a self, member: &'a Candidate) -> MemberFuture<'a, Result<SnapshotStream, Error>>;
-    /// Queries the present size of a member's database.
+    /// Queries the present size of a member's database in bytes; `None` if the member does not answer.
     fn database_size<'a>(&'a self, member: &'a Candidate) -> MemberFuture<'a, Option<u64>>;
 }
 
@@ -79,6 +79,8 @@ impl NetworkMembers {
         first.tls.clone()
     }
 
+    /// Queries the given endpoints. If members are missing among the answers, it also queries the client URLs that one
+    /// of the members lists.
     async fn query_all(&self) -> Survey {
         let mut survey = Survey::default();
         let mut names: BTreeMap<MemberId, String> = BTreeMap::new();
@@ -146,6 +148,7 @@ pub async fn connect(access: &EtcdAccess, endpoint: &Endpoint) -> Result<Client,
     login(client, user).await
 }
 
+/// Logs in. If authentication is disabled in etcd, the client is used without.
 async fn login(client: Client, user: &User) -> Result<Client, Error> {
     match client.clone().login(user).await {
         Err(Error {

@@ -74,7 +74,8 @@ impl From<DecodeError> for Failure {
 }
 
 impl Object {
-    /// Opens an object. It must have the size in its manifest, if that is given.
+    /// Opens an object. It must have the size in its manifest, if that is given, and its encryption key must be in
+    /// `keys`. Later reads fail if the object was replaced.
     pub async fn open(
         store: &Store,
         name: &str,
@@ -154,7 +155,8 @@ impl Object {
         }
     }
 
-    /// The last offset up to `offset` at which reading can begin.
+    /// The last offset up to `offset` at which reading can begin: the start of a frame, or any offset of a plain
+    /// object. For frames it is 0 without a manifest, and from the end of the snapshot on.
     pub fn resume_offset(&self, offset: u64) -> u64 {
         match &self.format {
             Format::Plain => offset.min(self.size),
@@ -172,7 +174,7 @@ impl Object {
             .map_err(|error| Failure::permanent("VerificationFailed", error.to_string()))
     }
 
-    /// Reads a range of the snapshot.
+    /// Reads a range of the snapshot. Frames need their manifest, and end early where the range exceeds the snapshot.
     pub async fn read_range(&mut self, offset: u64, length: u64) -> Result<Vec<u8>, Failure> {
         let (store, key, etag) = (&self.store, &self.key, &self.etag);
         let Format::Frames { head, frames, last } = &mut self.format else {

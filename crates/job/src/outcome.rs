@@ -13,7 +13,7 @@ const MAX_LIST_MESSAGE: usize = 4096;
 /// The largest failure text in bytes.
 const MAX_FAILURE_TEXT: usize = 900;
 
-/// The exit status of a process. The Job's pod failure policy relies on it.
+/// The exit status of a process: 0, 1, 2 and 3 in this order. The Job's pod failure policy relies on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// Success.

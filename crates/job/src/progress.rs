@@ -26,7 +26,8 @@ impl Progress {
         u64::try_from(u128::from(self.done) * 1000 / milliseconds).unwrap_or(u64::MAX)
     }
 
-    /// The remaining time at the average rate; `None` if the total is unknown or exceeded.
+    /// The remaining time at the average rate; `None` if the total is unknown or exceeded, or nothing was transferred
+    /// yet.
     pub fn time_left(&self) -> Option<Duration> {
         let left = self.total.checked_sub(self.done)?;
         left.checked_div(self.bytes_per_second()).map(Duration::from_secs)

@@ -38,7 +38,7 @@ pub async fn prune(store: &Store, order: &JobOrder, keep: &Keep) -> Result<JobOu
     delete_objects(store, order, &expired, all.len()).await
 }
 
-/// Deletes every backup of the order's `EtcdBackup`.
+/// Deletes every backup of the order's `EtcdBackup`. One that the store refuses to delete is reported as skipped.
 pub async fn erase(store: &Store, order: &JobOrder) -> Result<JobOutcome, Failure> {
     let catalog = sweep_and_list(store, order).await?;
     // Including manifests whose object no longer exists.
@@ -63,8 +63,8 @@ async fn sweep_and_list(store: &Store, order: &JobOrder) -> Result<Catalog, Fail
     Ok(catalog)
 }
 
-/// Deletes objects one after the other; `total` backups count before. An object that cannot be deleted does not stop the
-/// others.
+/// Deletes objects one after the other; `total` backups count before. An object that cannot be deleted does not stop
+/// the others, and one of another owner is left alone.
 async fn delete_objects(
     store: &Store,
     order: &JobOrder,

@@ -128,7 +128,7 @@ pub async fn connect_store_with(
     Ok(connect(&config, secret, &platform(), policy).await?)
 }
 
-/// Reads the encryption keys in a directory: one key per file, whose name is the key ID.
+/// Reads the encryption keys in a directory: one key per file, whose name is the key ID. No directory means no keys.
 pub fn read_keys(directory: Option<&str>) -> Result<KeyRing, Failure> {
     Ok(key_ring(read_key_list(directory)?))
 }
@@ -199,7 +199,8 @@ pub struct EtcdAccess {
     pub user: Option<User>,
 }
 
-/// Reads how to reach the etcd cluster of an order.
+/// Reads how to reach the etcd cluster of an order. Endpoints that name a user, or use https without certificates, are
+/// refused.
 pub fn read_etcd_access(source: &Source) -> Result<EtcdAccess, Failure> {
     let tls = source
         .tls
@@ -249,6 +250,7 @@ fn with_default_port(text: &str) -> String {
     }
 }
 
+/// Reads the CA, and the client certificate with its key if there is one.
 fn read_certificates(directory: &str, server_name: Option<String>) -> Result<Tls, Failure> {
     let expected = "etcd-client-ca.crt, etcd-client.crt and etcd-client.key";
     let read = read_secret(directory, expected).map_err(|failure| failure.with_reason(CLIENT_TLS));

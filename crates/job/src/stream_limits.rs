@@ -60,7 +60,8 @@ impl StreamMonitor {
         }
     }
 
-    /// Records the total of bytes received at this time, and checks the rate over the grace period.
+    /// Records the total of bytes received at this time since the beginning, and checks the rate over the grace period.
+    /// Before the first grace period has passed, no rate is too low.
     pub fn record_received(&mut self, at: Duration, total: u64) -> Result<(), LimitExceeded> {
         let grace = Duration::from_secs(self.limits.grace_seconds);
         self.samples.push_back((at, total));

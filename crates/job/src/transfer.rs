@@ -40,7 +40,8 @@ pub struct TransferResult {
     pub parts: Vec<Part>,
 }
 
-/// Transfers a snapshot into an upload, until it is complete or `abort` returns why it must stop.
+/// Transfers a snapshot into an upload, until it is complete or `abort` returns why it must stop. When it returns, no
+/// part is being uploaded any more.
 pub async fn transfer(
     snapshot: SnapshotStream,
     upload: &Arc<Upload>,

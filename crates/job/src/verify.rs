@@ -59,15 +59,15 @@ pub async fn recheck(store: &Store, name: &str, task: &RecheckTask) -> Result<Jo
     Ok(JobOutcome::Unchanged)
 }
 
-/// The size of the largest database of the members that are to be restored. It is optional: a restore that runs out of space
-/// is rolled back.
+/// The size in bytes of the largest database of the members that are to be restored; `None` if no member answers. It is
+/// optional: a restore that runs out of space is rolled back.
 async fn largest_database(members: Option<&Source>) -> Option<u64> {
     let access = settings::read_etcd_access(members?).ok()?;
     let survey = NetworkMembers::new(access).survey().await;
     survey.found.iter().map(|member| member.db_size).max()
 }
 
-/// Verifies every byte and every page.
+/// Verifies every byte and every page. A database without the hash that etcd appends is refused.
 pub async fn verify_fully(
     store: &Store,
     name: &str,
@@ -139,6 +139,7 @@ pub async fn verify_ends(store: &Store, name: &str, keys: KeyRing) -> Result<Ver
     })
 }
 
+/// Walks every page of a file, and computes the digest of its live keys. A damaged page is a permanent failure.
 fn walk(file: &Path) -> Result<(Audit, LiveKeys), Failure> {
     let (mut database, audit) = checks::walk_pages(file)?;
     if let Some(first) = audit.findings.list.first() {

@@ -61,7 +61,8 @@ fn without_residue<E: Into<Failure>>(error: E) -> (Failure, Residue) {
 }
 
 impl Attempt<'_> {
-    /// Claims a name, stores the snapshot, and releases the claim.
+    /// Claims a name, stores the snapshot, and releases the claim. The claim stays while something may remain in the
+    /// store.
     pub async fn run(&self, destination: &Destination) -> Result<Manifest, Failure> {
         let claim = self.create_claim(destination).await?;
         let (result, residue) = match self.store_snapshot(&claim.object).await {
@@ -86,7 +87,8 @@ impl Attempt<'_> {
         }
     }
 
-    /// Creates the claim, which names the owner of the object before the object exists.
+    /// Creates the claim, which names the owner of the object before the object exists. A taken periodic name gets a
+    /// later second. A one-shot name that another run has claimed is the retriable failure `Busy`.
     async fn create_claim(&self, destination: &Destination) -> Result<Claim, Failure> {
         let (store, order, task) = (&self.run.store, self.run.order, self.run.task);
         let (now, naming) = (clock::now(), self.naming());
@@ -124,6 +126,7 @@ impl Attempt<'_> {
         Err(busy_failure(&order.store.path, None))
     }
 
+    /// Uploads the snapshot, verifies the stored object, and writes its manifest.
     async fn store_snapshot(&self, object: &str) -> AttemptResult<Manifest> {
         let (run, candidate) = (self.run, self.candidate);
         tracing::info!(
@@ -178,6 +181,7 @@ impl Attempt<'_> {
         Ok(manifest)
     }
 
+    /// Transfers the snapshot into the upload, until it exceeds a limit or the run must stop.
     async fn transfer(&self, upload: &Arc<Upload>) -> Result<TransferResult, Failure> {
         let (run, candidate) = (self.run, self.candidate);
         let snapshot = run.members.snapshot(candidate).await?;
@@ -232,7 +236,7 @@ impl Attempt<'_> {
         Err((error.into(), residue))
     }
 
-    /// Verifies the stored object as the task requires, and returns its manifest.
+    /// Verifies the stored object as the task requires, and returns its manifest, which is not written yet.
     async fn verify(
         &self,
         object: &str,
@@ -319,7 +323,8 @@ impl Attempt<'_> {
     }
 }
 
-/// Writes the manifest, which makes the backup count, unless the object was overwritten since its verification.
+/// Writes the manifest, which makes the backup count, unless the object was overwritten since its verification. In that
+/// case it fails retriably, and the manifest is deleted again.
 pub async fn commit(store: &Store, manifest: &Manifest, stored: &StoredObject) -> AttemptResult<()> {
     let name = names::manifest_name(&manifest.object);
     // The manifest may exist although the answer was lost. The next try finds it, so its object must stay.
@@ -341,6 +346,7 @@ pub async fn commit(store: &Store, manifest: &Manifest, stored: &StoredObject) -
     Err(without_residue(Failure::retriable("Changed", message)))
 }
 
+/// Aborts an upload, and says whether it may remain in the store.
 async fn abort(upload: Arc<Upload>) -> Residue {
     match Arc::into_inner(upload) {
         Some(upload) => match upload.abort().await {
@@ -354,7 +360,7 @@ async fn abort(upload: Arc<Upload>) -> Residue {
     }
 }
 
-/// The size of parts for a database of this size: the default, or more if it needed too many parts.
+/// The size of parts in bytes for a database of this size: the default, or more if it needed too many parts.
 pub fn part_size(database: u64) -> u64 {
     const MIB: u64 = 1 << 20;
     // The database may grow during the stream, and frames that do not compress become a little larger.

@@ -99,7 +99,8 @@ async fn delete_claim(run: &Run<'_>, path: &str) {
     }
 }
 
-/// Copies the new backup to the path of the old one.
+/// Copies the new backup to the path of the old one. The old manifest is deleted once all parts of the copy are
+/// uploaded.
 async fn copy_to_path(
     run: &Run<'_>,
     new: &Manifest,

@@ -7,7 +7,8 @@ use crate::failure::Failure;
 /// The space for etcd's files beside its database: two preallocated WAL files, and more while it runs.
 const WAL_SPACE: u64 = 256 << 20;
 
-/// Fails unless a folder has space for a snapshot of this size and this number of members restored from it.
+/// Fails unless a folder has space for a snapshot of this many bytes and this number of members restored from it. Too
+/// little space is a retriable failure: a retry may run on another node.
 pub fn require_free_space(folder: &Path, snapshot: u64, members: u64) -> Result<(), Failure> {
     let found = rustix::fs::statvfs(folder)
         .map_err(|error| crate::checks::scratch_failure(folder, &std::io::Error::from(error)))?;

@@ -147,8 +147,8 @@ pub fn withdraw_request(observed: &ObservedRestore, (reason, message): (Reason, 
     plan
 }
 
-/// Why the cluster must not be restored in its current state: the template did not create it, it is paused, or its spec
-/// is refused. `None` if it may be restored.
+/// Why the cluster must not be restored in its current state: the spec has a template that did not create it, it is
+/// paused, or its own spec is refused. `None` if it may be restored.
 pub fn cluster_blocker(observed: &ObservedRestore, cluster: &ObservedCluster) -> Option<(Reason, String)> {
     let name = &cluster.name;
     let is_created_here = cluster.created_by.as_ref() == Some(&observed.uid);
