@@ -111,7 +111,8 @@ impl Applier {
         }
     }
 
-    /// The apply that [`Self::ensure`] would send, for callers that must check something before sending it.
+    /// The apply that [`Self::ensure`] would send, for callers that must check something before sending it. `None` if
+    /// nothing would change.
     pub fn change<K: Writable>(
         &self,
         current: Option<&K>,

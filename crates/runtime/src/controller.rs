@@ -160,12 +160,14 @@ impl Controller {
     }
 }
 
+/// A reconcile that has ended without a panic.
 struct FinishedReconcile {
     key: ObjectKey,
     result: Result<Wake, Class>,
     duration: Duration,
 }
 
+/// The loop of a running controller: its queue, and the tasks that reconcile.
 struct Driver<F> {
     settings: Controller,
     reconcile: Arc<F>,
@@ -252,6 +254,7 @@ where
         self.settings.clock.elapsed()
     }
 
+    /// Starts the reconcile of a key in a task of its own, with the deadline and a heartbeat.
     fn start(&mut self, key: ObjectKey) {
         let span = info_span!(
             "reconcile",
@@ -293,6 +296,7 @@ where
         self.running.insert(handle.id(), (key, started));
     }
 
+    /// Counts a reconcile that ended or panicked, and tells the queue how it ended.
     fn handle_finished(&mut self, ended: Result<(Id, FinishedReconcile), JoinError>) {
         let name = self.settings.name;
         let metrics = &self.settings.metrics;
@@ -324,6 +328,7 @@ where
         self.queue.done(&key, outcome, now, Jitter::default().unit());
     }
 
+    /// Waits for running reconciles up to the drain bound, and then aborts them.
     async fn drain(mut self) {
         let (name, bound) = (self.settings.name, self.settings.drain);
         self.heartbeat.beat(bound + MAX_SILENCE);

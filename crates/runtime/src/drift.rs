@@ -118,6 +118,7 @@ enum KeyPart<'a> {
     Port(u64),
 }
 
+/// Whether the API server may omit a value: null, false, 0 or empty, at every level.
 fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,

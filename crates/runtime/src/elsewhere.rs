@@ -132,6 +132,7 @@ impl Elsewhere {
             .remove(key);
     }
 
+    /// Records a notification; false if it equals the last one about the object.
     fn is_new(&self, key: ObjectKey, notification: Notification) -> bool {
         let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
         sent.insert(key, notification.clone()) != Some(notification)

@@ -176,6 +176,7 @@ impl Publisher {
         }
     }
 
+    /// Creates an Event, with which a series may begin. Returns whether that succeeded.
     async fn create(&mut self, notice: &Notice) -> bool {
         let event = self.event(notice);
         let name = event.metadata.name.clone().unwrap_or_default();
@@ -203,6 +204,7 @@ impl Publisher {
         }
     }
 
+    /// Sends one request. `None` if this process does not lead, or the API server does not answer.
     async fn call(&self, request: http::Request<Vec<u8>>) -> Option<Result<Value, kube::Error>> {
         let permit = self.leadership.permit().ok()?;
         let answer = send_permitted(permit, &self.client, request).await.ok()?;

@@ -173,7 +173,7 @@ impl Server {
         self.listener.local_addr()
     }
 
-    /// Serves until `shutdown`.
+    /// Serves until `shutdown`. Open connections then have two seconds to end.
     pub async fn run(self, health: Health, shutdown: CancellationToken) -> io::Result<()> {
         let Self {
             listener,

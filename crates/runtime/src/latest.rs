@@ -61,6 +61,7 @@ impl<K: Writable> Latest<K> {
         Ok(current)
     }
 
+    /// Locks the map, also if another thread panicked while it held the lock.
     fn lock(&self) -> MutexGuard<'_, BTreeMap<ObjectKey, Arc<K>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

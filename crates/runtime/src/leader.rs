@@ -153,6 +153,7 @@ impl Elector {
         ended
     }
 
+    /// Acquires the Lease and renews it; returns once leadership is lost.
     async fn campaign(&mut self) -> LeadershipLost {
         let mut was_leader = false;
         loop {
@@ -190,6 +191,7 @@ impl Elector {
         }
     }
 
+    /// Carries out the next decision of the candidate: one call, or a wait.
     async fn step(&mut self) {
         match self.candidate.decide(self.clock.elapsed()) {
             Decision::Wait(rest) => sleep(rest.max(Duration::from_millis(1))).await,
@@ -265,6 +267,8 @@ impl Elector {
         self.holder = holder;
     }
 
+    /// Processes a failed call: logs each problem once, and waits before the next call. After a first conflict it does
+    /// neither.
     async fn on_failure<T>(&mut self, verb: Verb, failure: Result<Option<Error>, T>) {
         self.candidate.on_failure();
         let why = match failure {
@@ -299,6 +303,7 @@ impl Elector {
         }
     }
 
+    /// Releases the Lease if this process holds it, so that the next leader need not wait. A failure is only logged.
     async fn release(&mut self) {
         let Some(write) = self.candidate.release(self.clock.elapsed()) else {
             return;
@@ -345,6 +350,7 @@ impl Elector {
     }
 }
 
+/// The parts of a Lease that decide. An empty holder counts as none.
 fn to_record(lease: &Lease) -> Record {
     let spec = lease.spec.clone().unwrap_or_default();
     let seconds = spec

@@ -116,14 +116,14 @@ impl Candidate {
         &self.identity
     }
 
-    /// When the leadership from the last renewal expires.
+    /// When the leadership from the last renewal expires; `None` without a renewal, and after the release.
     pub fn leads_until(&self) -> Option<Duration> {
         self.last_renewal
             .filter(|_| !self.is_released)
             .map(|started| started + self.timing.renew_deadline)
     }
 
-    /// Whether this candidate is the leader.
+    /// Whether this candidate is the leader: its last renewal has not expired, and no earlier holder can still lead.
     pub fn is_leader(&self, now: Duration) -> bool {
         now >= self.rival_until && self.leads_until().is_some_and(|end| now < end)
     }

@@ -51,7 +51,8 @@ pub enum Wake {
 }
 
 impl Wake {
-    /// The earlier of two.
+    /// The earlier of two. A delay comes before `Unanswered`, whose delay is unknown here, then `OnChange`, and `Never`
+    /// is last.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         match (self, other) {
@@ -130,7 +131,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Sets the bound on keys in flight.
+    /// Sets the bound on keys in flight; at least one.
     #[must_use]
     pub fn concurrency(mut self, concurrency: usize) -> Self {
         self.concurrency = concurrency.max(1);
@@ -188,6 +189,7 @@ impl<K> LaneKeys<K> {
         }
     }
 
+    /// Takes the first ready key of the lane, unless `concurrency` keys of it are in flight.
     fn pop(&mut self, concurrency: usize) -> Option<K> {
         if self.in_flight >= concurrency {
             return None;
@@ -395,6 +397,7 @@ impl Entry {
         }
     }
 
+    /// Counts a failure, and returns the delay before the next try, without jitter.
     fn back_off(&mut self, config: Config, class: Class) -> Duration {
         match class {
             Class::Conflict => {
@@ -416,6 +419,7 @@ impl Entry {
     }
 }
 
+/// Takes away up to a tenth of a delay.
 fn apply_jitter(delay: Duration, jitter: f64) -> Duration {
     delay.mul_f64(1.0 - JITTER_FRACTION * jitter.clamp(0.0, 1.0))
 }

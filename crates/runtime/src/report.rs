@@ -121,6 +121,8 @@ impl Reporter {
         }
     }
 
+    /// Writes conditions and publishes an Event about an object that cannot be decoded, unless its conditions say so
+    /// already.
     async fn report_malformed<K: Writable>(&self, malformed: &Malformed) -> Result<(), Error> {
         let Some(raw) = self.applier.read_raw::<K>(&malformed.key).await? else {
             return Ok(());

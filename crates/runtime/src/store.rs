@@ -131,7 +131,7 @@ impl<K> Store<K> {
         }
     }
 
-    /// The decoded object with this key.
+    /// The decoded object with this key; `None` if it is missing or malformed.
     pub fn get(&self, key: &ObjectKey) -> Option<Arc<K>> {
         self.read().objects.get(key).cloned()
     }
@@ -152,7 +152,8 @@ impl<K> Store<K> {
             .collect()
     }
 
-    /// Whether an object with this key exists, and whether it is decoded or malformed.
+    /// Whether an object with this key exists, and whether it is decoded or malformed. `Missing` proves nothing before
+    /// the store has synced.
     pub fn sight(&self, key: &ObjectKey) -> Sight {
         let contents = self.read();
         if contents.objects.contains_key(key) {
@@ -286,6 +287,7 @@ impl<K: Resource> Store<K> {
 }
 
 impl<K: Resource> Contents<K> {
+    /// Stores an object. There is no change if UID and resourceVersion are those of the stored one.
     fn apply(&mut self, object: Result<K, Malformed>) -> Vec<Change<K>> {
         let key = key_of(&object);
         match object {

@@ -111,7 +111,8 @@ impl Error {
         }
     }
 
-    /// Whether the object has changed since it was observed.
+    /// Whether the API server answered 409: the object has changed or was replaced since it was observed, or one of
+    /// this name exists already.
     pub fn is_conflict(&self) -> bool {
         self.status().is_some_and(|status| status.code == 409)
     }

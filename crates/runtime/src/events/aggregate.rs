@@ -77,6 +77,7 @@ impl Aggregator {
         );
     }
 
+    /// Counts an Event of an object; false for more than thirty a minute.
     fn is_within_rate(&mut self, notice: &Notice, now: Duration) -> bool {
         let id = object_id(notice);
         if !self.rates.contains_key(&id) {

@@ -169,7 +169,7 @@ fn text(fields: &Fields<'_>, name: &str) -> Option<String> {
     serde_json::from_str(fields.get(name)?.get()).ok()
 }
 
-/// Reads the identifying fields of an object that cannot be decoded.
+/// Reads the identifying fields of an object that cannot be decoded; `None` if even its name cannot be read.
 fn malformed(raw: &RawValue, error: &str) -> Option<Malformed> {
     let meta = metadata(raw)?;
     let text = |name| text(&meta, name);

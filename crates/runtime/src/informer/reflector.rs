@@ -47,6 +47,7 @@ const MAX_RESUMES: u32 = 3;
 /// A watch that ends sooner, without an event, counts as failed.
 const MIN_WATCH_DURATION: Duration = Duration::from_secs(1);
 
+/// Lists and watches one kind, in one namespace or in all, into the shared store.
 pub(super) struct Reflector<K> {
     pub(super) client: Client,
     pub(super) clock: SharedClock,
@@ -337,6 +338,7 @@ impl<K: Watched> Reflector<K> {
         }
     }
 
+    /// Removes the fields that no controller reads. `None`, with a warning, for an object without a name.
     fn trim(&self, decoded: Decoded<K>) -> Option<Result<K, Malformed>> {
         let trimmed = decoded.trim(self.trim);
         if trimmed.is_none() {
@@ -349,6 +351,7 @@ impl<K: Watched> Reflector<K> {
         Request::new(K::url_path(&(), self.namespace.as_deref()))
     }
 
+    /// How a watch ends with this error: `Expired` for 404, 410 and that reason, after which only a new list helps.
     fn end_of_error(error: &Error) -> End {
         match error {
             Error::Api(status) if matches!(status.code, 404 | 410) || status.reason == "Expired" => {
@@ -358,6 +361,7 @@ impl<K: Watched> Reflector<K> {
         }
     }
 
+    /// Why the API server refuses a list or watch, for the readiness page and the log.
     fn describe_error(error: &Error) -> String {
         let Error::Api(status) = error else {
             return error.to_string();
@@ -394,6 +398,7 @@ fn disable_compression(request: &mut http::Request<Vec<u8>>) {
     request.headers_mut().insert(ACCEPT_ENCODING, identity);
 }
 
+/// Moves the version on. An absent or empty one does not count.
 fn advance(version: &mut String, to: Option<String>) {
     if let Some(to) = to.filter(|to| !to.is_empty()) {
         *version = to;

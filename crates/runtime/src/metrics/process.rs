@@ -25,6 +25,7 @@ struct ProcessStat {
 }
 
 impl ProcessStat {
+    /// Parses `/proc/self/stat`. Without it the metrics of CPU, memory, threads and start time are absent.
     fn parse(text: &str) -> Option<Self> {
         // The second field, the name of the program in parentheses, may contain spaces. The third has the number 3.
         let (_, fields) = text.rsplit_once(')')?;
