@@ -199,6 +199,7 @@ impl ManagerArgs {
         named.cloned().collect()
     }
 
+    /// Which flags contradict each other; `None` if none do.
     fn conflict(&self) -> Option<&'static str> {
         if self.cluster_wide && !self.listed_namespaces().is_empty() {
             return Some(

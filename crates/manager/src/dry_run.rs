@@ -91,7 +91,8 @@ pub fn restore(args: &RestoreArgs) -> Result<Exit> {
     Ok(if result.passes { Exit::Done } else { Exit::Never })
 }
 
-/// Reads all objects and the backup, and predicts the restore.
+/// Reads all objects and the backup, and predicts the restore. An invalid spec and objects that cannot be read are
+/// errors; all other obstacles are in the prediction.
 pub async fn run(args: &RestoreArgs, client: kube::Client) -> Result<DryRun> {
     let found = Box::pin(Found::read(args, client)).await?;
     let inputs = Inputs {

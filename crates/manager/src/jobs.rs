@@ -36,7 +36,7 @@ use crate::logs;
 /// The termination message file of a pod.
 const TERMINATION_MESSAGE: &str = "/dev/termination-log";
 
-/// `etcd-operator backup`
+/// `etcd-operator backup`: makes one backup, as its order or its flags say.
 pub fn backup(args: BackupArgs) -> Result<Exit> {
     let order_args = args.order.clone();
     let environment = Environment {
@@ -47,7 +47,8 @@ pub fn backup(args: BackupArgs) -> Result<Exit> {
     run_order("backup", &order_args, |now| args.into_order(now), environment)
 }
 
-/// `etcd-operator prune`
+/// `etcd-operator prune`: deletes backups as its order says. There are no flags for that, so by hand it needs an order,
+/// too.
 pub fn prune(args: &PruneArgs) -> Result<Exit> {
     let order_args = &args.order;
     let read = |_| {
@@ -58,7 +59,7 @@ pub fn prune(args: &PruneArgs) -> Result<Exit> {
     run_order("prune", order_args, read, Environment::default())
 }
 
-/// `etcd-operator verify` and `etcd-operator compare`
+/// `etcd-operator verify` and `etcd-operator compare`, which need an order for this command.
 pub fn run_order_only(command: &str, args: &OrderOnlyArgs) -> Result<Exit> {
     let order_args = &args.order;
     let read = |_| {
@@ -69,7 +70,7 @@ pub fn run_order_only(command: &str, args: &OrderOnlyArgs) -> Result<Exit> {
     run_order(command, order_args, read, Environment::default())
 }
 
-/// `etcd-operator list`
+/// `etcd-operator list`: prints all backups below a URL, or reports those of one owner as its order says.
 pub fn list(args: &ListArgs) -> Result<Exit> {
     let Some(url) = &args.url else {
         let order_args = &args.order;
@@ -89,7 +90,8 @@ pub fn list(args: &ListArgs) -> Result<Exit> {
     })
 }
 
-/// `etcd-operator fetch`
+/// `etcd-operator fetch`: downloads a backup into a file, or onto a member's volume as its order says. An existing file
+/// is replaced only with `--force`.
 pub fn fetch(args: &FetchArgs) -> Result<Exit> {
     let (Some(url), Some(file)) = (&args.url, &args.file) else {
         let order_args = &args.order;
@@ -132,7 +134,7 @@ pub fn fetch(args: &FetchArgs) -> Result<Exit> {
     })
 }
 
-/// `etcd-operator inspect`
+/// `etcd-operator inspect`: prints what a file or a stored backup holds. Fails if `--full` finds damaged pages.
 pub fn inspect(args: &InspectArgs) -> Result<Exit> {
     run_by_hand("warn", false, async {
         let is_file = !args.what.contains("://") && !inspecting::has_frames(Path::new(&args.what))?;
@@ -154,6 +156,7 @@ pub fn inspect(args: &InspectArgs) -> Result<Exit> {
     })
 }
 
+/// Summarizes a stored backup from a few of its pages, or with `--full` after a download.
 async fn summarize_stored_backup(args: &InspectArgs, is_full: bool) -> Result<Summary> {
     let mut stored = open(&args.store, &args.what).await?;
     if !is_full {
@@ -190,6 +193,7 @@ struct StoredBackup {
     manifest: Option<Manifest>,
 }
 
+/// Opens the backup at a URL, with its manifest if it has one.
 async fn open(args: &StoreArgs, url: &str) -> Result<StoredBackup> {
     let order = args.order(url)?;
     let keys: KeyRing = settings::read_keys(args.keys.as_deref())?;
@@ -219,7 +223,8 @@ impl Default for Environment {
     }
 }
 
-/// Runs an order, and reports the outcome in the log and the pod's termination message.
+/// Runs an order, and reports the outcome in the log and the pod's termination message. A failed run is an `Exit`; an
+/// error means that it could not start or report.
 fn run_order(
     command: &str,
     order_args: &OrderArgs,
@@ -249,6 +254,7 @@ fn run_order(
     report_outcome(order_args, &order.run, outcome)
 }
 
+/// Runs an order until it ends or its deadline passes. SIGTERM and SIGINT stop it.
 async fn run(order: &JobOrder, environment: Environment) -> Result<JobOutcome, Failure> {
     let stop = CancellationToken::new();
     let failed = |error: std::io::Error| Failure::retriable("Stopped", error.to_string());
@@ -269,6 +275,8 @@ async fn run(order: &JobOrder, environment: Environment) -> Result<JobOutcome, F
     }
 }
 
+/// Runs a task, and aborts it when the process must stop or the deadline has passed. A backup is not aborted here: it
+/// stops by itself and cleans up.
 async fn run_until_stopped(
     order: &JobOrder,
     environment: Environment,
@@ -304,6 +312,7 @@ async fn run_until_stopped(
     }
 }
 
+/// Carries out the task of an order, with Secrets from the directories in the order.
 async fn execute_task(
     order: &JobOrder,
     environment: Environment,
@@ -339,6 +348,7 @@ async fn execute_task(
     }
 }
 
+/// Logs the outcome, and writes it to `--result` or else to the termination message file of the pod, if there is one.
 fn report_outcome(order_args: &OrderArgs, run: &str, outcome: JobOutcome) -> Result<Exit> {
     let exit = outcome::exit_of(&outcome);
     match &outcome {
@@ -368,7 +378,7 @@ fn runtime(fetches: bool) -> Result<Runtime> {
     built.context("cannot start the async runtime")
 }
 
-/// Runs a command that a user started by hand.
+/// Runs a command that a user started by hand. Its errors name flags instead of fields.
 fn run_by_hand(level: &str, fetches: bool, work: impl Future<Output = Result<()>>) -> Result<Exit> {
     logs::start(crate::cli::LogFormat::Human, level)?;
     runtime(fetches)?.block_on(async {

@@ -146,7 +146,8 @@ impl CertificateArgs {
     }
 }
 
-/// `etcd-operator install`
+/// `etcd-operator install`: copies this program, and reports the WAL position of a volume if one is given. A failed
+/// report is only logged.
 pub fn install(args: &InstallArgs) -> Result<()> {
     let own = std::env::current_exe().context("cannot determine the path of this program")?;
     let directory = &args.directory;
@@ -188,13 +189,13 @@ pub fn member(args: MemberArgs) -> Result<()> {
     Ok(())
 }
 
-/// `etcd-operator tidy`
+/// `etcd-operator tidy`: deletes the data directories that a restore kept once they expire, and then ends.
 pub fn tidy(args: &TidyArgs) -> Result<()> {
     tidy::run(&Volume::at(&args.volume))?;
     Ok(())
 }
 
-/// `etcd-operator ready`
+/// `etcd-operator ready`: the readiness probe. Fails unless the member is a voter and answers a linearizable read.
 pub fn ready(args: ReadyArgs) -> Result<()> {
     let tls = args.certificates.files().read().map_err(|why| anyhow!(why))?;
     ready::check(&Endpoint {

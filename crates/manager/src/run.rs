@@ -50,6 +50,7 @@ pub async fn manager(args: ManagerArgs) -> Result<()> {
     manager.run(shutdown).await
 }
 
+/// Cancels `stop` at SIGTERM or SIGINT.
 fn stop_on_signals(stop: CancellationToken) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot install the SIGTERM handler")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot install the SIGINT handler")?;
@@ -63,6 +64,7 @@ fn stop_on_signals(stop: CancellationToken) -> Result<()> {
     Ok(())
 }
 
+/// Builds the client and binds the address of the health server. It sends nothing to the API server.
 async fn prepare(args: ManagerArgs) -> Result<Manager> {
     let config = connection::config().await?;
     let api_server = config.cluster_url.to_string();

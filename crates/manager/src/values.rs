@@ -53,7 +53,7 @@ pub(crate) fn parse_namespace(text: &str) -> Result<String, String> {
     Err("is not a namespace name: it must consist of at most 63 lower-case letters, digits and '-', and start and end with a letter or digit; for example: shop".to_owned())
 }
 
-/// Parses the name of a Lease.
+/// Parses the name of a Lease; an empty text is the default name.
 pub(crate) fn parse_lease(text: &str) -> Result<String, String> {
     let name = text.trim();
     if name.is_empty() {
@@ -87,12 +87,12 @@ pub(crate) fn parse_image(text: &str) -> Result<String, String> {
         .map_err(|error| error.to_string())
 }
 
-/// Parses the repository of the default etcd image.
+/// Parses the repository of the default etcd image; an empty text is upstream's.
 pub(crate) fn parse_repository(text: &str) -> Result<DefaultRepository, String> {
     text.parse().map_err(|error: RepositoryError| error.to_string())
 }
 
-/// Parses an address to listen on.
+/// Parses an address to listen on; an empty text is the default address.
 pub(crate) fn parse_address(text: &str) -> Result<SocketAddr, String> {
     let text = if text.trim().is_empty() {
         DEFAULT_HEALTH_ADDRESS
@@ -103,8 +103,8 @@ pub(crate) fn parse_address(text: &str) -> Result<SocketAddr, String> {
         .map_err(|_| format!("is not IP:PORT; for example: {DEFAULT_HEALTH_ADDRESS}"))
 }
 
-/// Parses a log level or a filter by module. `EnvFilter` would take any other word for a module name and mute all other
-/// modules.
+/// Parses a log level or a filter by module; an empty text is the default level. `EnvFilter` would take any other word
+/// for a module name and mute all other modules.
 pub(crate) fn parse_log_level(text: &str) -> Result<String, String> {
     let text = text.trim();
     if text.is_empty() {

@@ -14,7 +14,7 @@ const REVISION: &str = "etcd_debugging_mvcc_current_revision";
 /// Metric with the size of a member's database in bytes.
 const DATABASE: &str = "etcd_mvcc_db_total_size_in_bytes";
 
-/// The state of every member.
+/// The state of every member in the status of the cluster. One that cannot be read has the reason in `unknown`.
 pub async fn member_states(cluster: &EtcdCluster, found: &Found) -> Vec<MemberState> {
     let status = cluster.status.as_ref();
     let members = status.and_then(|status| status.member_status.as_deref());
@@ -61,7 +61,7 @@ fn parse_metrics(name: &str, page: Result<String, String>) -> MemberState {
     }
 }
 
-/// The value of a metric without labels. Large values have the form 1.2345e+06.
+/// The value of a metric without labels; `None` if it is absent or no integer. Large values have the form 1.2345e+06.
 fn metric_value(page: &str, name: &str) -> Option<u64> {
     let value = page
         .lines()

@@ -104,7 +104,7 @@ pub struct OrderArgs {
 }
 
 impl OrderArgs {
-    /// Reads the order, if there is one.
+    /// Reads the order: a text that begins with a brace, or a file. `None` if neither the flag nor the variable is set.
     pub fn read(&self) -> Result<Option<JobOrder>> {
         let Some(order) = self
             .order
