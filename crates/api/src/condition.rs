@@ -366,6 +366,8 @@ pub fn news<'a>(before: &[Condition], after: &'a [Condition], type_: ConditionTy
     (find(before, type_).map(content) != Some(content(after))).then_some(after)
 }
 
+/// The condition of a finding. It keeps the transition time while the status stays, and the update time while nothing
+/// changes.
 fn with_times(
     old: Option<&Condition>,
     finding: &Finding,

@@ -20,7 +20,7 @@ pub fn all() -> [CustomResourceDefinition; 3] {
     ]
 }
 
-/// The OpenAPI schema of one kind's served version, as JSON.
+/// The OpenAPI schema of one kind's served version, as JSON; `None` for an unknown kind.
 pub fn schema(kind: &str) -> Option<Value> {
     let crd = all().into_iter().find(|crd| crd.spec.names.kind == kind)?;
     let version = crd.spec.versions.into_iter().next()?;

@@ -93,7 +93,7 @@ pub enum Location {
 }
 
 impl Location {
-    /// The Secret with the credentials of the store.
+    /// The Secret with the credentials of the store; `None` for a volume, and where the platform's identity is used.
     pub fn secret(&self) -> Option<&str> {
         match self {
             Self::S3 { secret, .. }
@@ -104,7 +104,7 @@ impl Location {
         }
     }
 
-    /// The Secret with the certificate authority of the store.
+    /// The Secret with the certificate authority of the store; `None` for a volume, and where the CA is a public one.
     pub fn ca_secret(&self) -> Option<&str> {
         match self {
             Self::S3 { ca_secret, .. }
@@ -115,7 +115,7 @@ impl Location {
         }
     }
 
-    /// The PersistentVolumeClaim of the volume.
+    /// The PersistentVolumeClaim of the volume; `None` for other stores.
     pub fn claim(&self) -> Option<&str> {
         match self {
             Self::Local { claim, .. } => Some(claim),

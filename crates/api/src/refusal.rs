@@ -88,7 +88,8 @@ impl Unbuilt {
     }
 }
 
-/// Refuses every field of `object` whose feature this operator does not implement.
+/// Refuses every field of `object` whose feature this operator does not implement. An absent field, null and false
+/// request nothing.
 pub fn unbuilt(object: &Value, fields: &[Unbuilt]) -> Vec<Refusal> {
     let is_requested = |field: &Unbuilt| {
         let pointer = format!("/{}", field.path.replace('.', "/"));
@@ -133,8 +134,8 @@ pub fn stalled(refusals: &[Refusal]) -> [Finding; 3] {
     Readiness::Stalled.findings(accepted.reason, &accepted.message)
 }
 
-/// The condition `Finished` of an object whose edited spec is refused. An object that ended before stays ended: a script
-/// that waits for the end must not wait for a correction of the spec.
+/// The condition `Finished` of an object whose edited spec is refused; `None` if it has none. An object that ended
+/// before stays ended: a script that waits for the end must not wait for a correction of the spec.
 pub fn finished_before(conditions: &[Condition]) -> Option<Finding> {
     let before = condition::find(conditions, ConditionType::Finished)?;
     let (reason, message) = match FinishedReason::read(conditions) {
@@ -151,7 +152,7 @@ pub fn finished_before(conditions: &[Condition]) -> Option<Finding> {
 /// are fixed.
 const LIMIT: usize = 2000;
 
-/// Truncates a text to a number of characters and marks the cut with `…`.
+/// Truncates a text to a number of characters, and marks the cut with ` …` after them.
 pub fn bounded(text: &str, characters: usize) -> String {
     // A text has at most as many characters as bytes.
     if text.len() <= characters {

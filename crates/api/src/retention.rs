@@ -124,7 +124,8 @@ impl Policy {
     }
 }
 
-/// The keys of the backups to delete, oldest first.
+/// The keys of the backups to delete, oldest first. Only those of `owner`, never the newest ones of a cluster ID, and
+/// none that the policy holds.
 pub fn prune<'a>(all: &'a [Stored], owner: &str, policy: &Policy, now: Timestamp) -> Vec<&'a str> {
     let mut own: Vec<&Stored> = all.iter().filter(|stored| stored.owner == owner).collect();
     // A clock may have been wrong: between equal times, the later incarnation and the higher revision decide.

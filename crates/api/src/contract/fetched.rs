@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::{Document, version};
 
 /// `fetched.json`: the download of a backup is complete and verified. Written last, and as durably as the identity.
+/// With `boot` it counts only until the node reboots.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Fetched {

@@ -74,7 +74,8 @@ const STRONG: [&str; 6] = [
 ];
 
 impl Fingerprint {
-    /// The first property in which the two differ, if any: then they are different volumes.
+    /// The first property in which the two differ, if any: then they are different volumes. A property that only one of
+    /// them has does not count.
     pub fn difference<'a>(&'a self, other: &Self) -> Option<&'a str> {
         self.0
             .iter()
