@@ -43,7 +43,7 @@ pub enum NameFilter<'a> {
     Prefix(&'a str),
 }
 
-/// Lists a store.
+/// Lists a store: names, sizes and times. No manifest or claim is read.
 pub async fn read(store: &Store, filter: NameFilter<'_>) -> Result<Catalog, Failure> {
     let (NameFilter::Path(prefix) | NameFilter::Prefix(prefix)) = filter;
     let mut catalog = Catalog::new();

@@ -172,7 +172,7 @@ async fn copy(object: &Object, path: &Path) -> Result<VerifiedStream, Failure> {
         .map_err(|error| verification_failure(error.to_string()))
 }
 
-/// The failure to use a scratch directory.
+/// The permanent failure to use a scratch directory.
 pub(crate) fn scratch_failure(path: &Path, error: &std::io::Error) -> Failure {
     let folder = path.parent().unwrap_or(path).display();
     Failure::permanent(

@@ -22,7 +22,7 @@ const PIECE: usize = 1 << 20;
 /// The size of the write buffer in bytes.
 const WRITE_BUFFER: usize = 1 << 15;
 
-/// The object that a partial file was fetched from.
+/// The object that a partial file was fetched from. A part of another object is not resumed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct PartialSource {
     etag: String,

@@ -40,7 +40,7 @@ pub enum LimitExceeded {
     },
 }
 
-/// Monitors one stream.
+/// Monitors one stream, and says when it must be aborted.
 #[derive(Clone, Debug)]
 pub struct StreamMonitor {
     limits: Limits,
@@ -85,7 +85,7 @@ impl StreamMonitor {
         })
     }
 
-    /// Checks the present size of the database.
+    /// Checks how much the database has grown since the stream began; `size` is its present size in bytes.
     pub fn check_database_size(&self, size: u64) -> Result<(), LimitExceeded> {
         let growth = size.saturating_sub(self.initial_size);
         let limit = self.limits.growth_bytes;

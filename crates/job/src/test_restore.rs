@@ -56,7 +56,8 @@ fn restore_failure(message: impl Into<String>) -> Failure {
     Failure::retriable(RESTORE_FAILED, message)
 }
 
-/// The version of etcd's programs. It must be one whose flags are known.
+/// The version of etcd's programs. It must be one whose flags are known; another one is the permanent failure
+/// `EtcdImage`.
 pub async fn supported_version(tools: &Tools) -> Result<Version, Failure> {
     let version = version_of(tools)
         .await

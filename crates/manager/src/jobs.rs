@@ -188,6 +188,7 @@ impl Drop for Scratch {
     }
 }
 
+/// A stored backup that is open for reading, and its manifest if it has one.
 struct StoredBackup {
     object: Object,
     manifest: Option<Manifest>,

@@ -168,7 +168,8 @@ pub fn install(args: &InstallArgs) -> Result<()> {
     Ok(())
 }
 
-/// `etcd-operator member`. Returns only if it did not exec etcd.
+/// `etcd-operator member`: checks the volume, waits for a permit if one is required, and execs etcd. Returns only if it
+/// did not.
 pub fn member(args: MemberArgs) -> Result<()> {
     run::run(Options {
         expected: Expected {

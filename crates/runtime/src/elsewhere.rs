@@ -43,7 +43,7 @@ pub struct Elsewhere {
 }
 
 impl Owned {
-    /// An `EtcdCluster`.
+    /// An `EtcdCluster`; its Event is a warning.
     pub fn cluster(name: &str) -> Self {
         Self {
             kind: "EtcdCluster",

@@ -128,7 +128,8 @@ impl Candidate {
         now >= self.rival_until && self.leads_until().is_some_and(|end| now < end)
     }
 
-    /// Processes the result of a read.
+    /// Processes the result of a read. A changed record begins the wait for its expiry anew, and another holder ends
+    /// the leadership.
     pub fn on_read(&mut self, record: Option<Record>, now: Duration) {
         self.last_call = Some(now);
         let changed = self
@@ -148,7 +149,8 @@ impl Candidate {
         }
     }
 
-    /// Processes a successful write that was sent at `started`.
+    /// Processes a successful write that was sent at `started`. From then on, not from the answer, the leadership
+    /// counts.
     pub fn on_write(&mut self, stored: Record, started: Duration, now: Duration) {
         if self.is_mine(Some(&stored)) {
             self.last_renewal = Some(started);

@@ -235,7 +235,8 @@ impl<K: Ord + Clone> Queue<K> {
         }
     }
 
-    /// Enqueues `key` because its object changed.
+    /// Enqueues `key` because its object changed. In flight it is queued again once it is done. During back-off it
+    /// becomes ready, after a failure at most once a second.
     pub fn push(&mut self, key: K, now: Duration) {
         let entry = self.entries.entry(key.clone()).or_insert_with(Entry::new);
         let lane = entry.lane();

@@ -11,7 +11,8 @@ pub const MANIFEST_SUFFIX: &str = ".manifest.json";
 /// Suffix of the claim's name.
 pub const CLAIM_SUFFIX: &str = ".claim.json";
 
-/// Names the owner of an object without a manifest. Stored beside the object as `<object>.claim.json`.
+/// Names the owner of an object without a manifest. Stored beside the object as `<object>.claim.json`. Once the claim
+/// has expired, a later run deletes such an object, unless it existed before the claim.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Claim {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Document, ObjectFacts, version};
 
-/// The result of a Job.
+/// The result of a Job: the termination message of its container.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct JobResult {

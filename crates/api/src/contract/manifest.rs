@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Document, version};
 
-/// Description of a stored backup. Stored beside the object as `<object>.manifest.json`.
+/// Description of a stored backup. Stored beside the object as `<object>.manifest.json`; without it, the object does
+/// not count as a backup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Manifest {

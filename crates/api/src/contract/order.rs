@@ -30,7 +30,7 @@ pub mod mounts {
     pub const SCRATCH: &str = "/tmp";
 }
 
-/// The order of a Job: what to do, and where.
+/// The order of a Job: what to do, and where. It holds no secret, only the directories in which Secrets are mounted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct JobOrder {
@@ -125,7 +125,8 @@ impl Task {
     }
 }
 
-/// Stores one backup.
+/// Stores one backup, which counts once it is verified. Another cluster is refused, and so is an object of another
+/// owner unless `allow_others` is set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BackupTask {
@@ -158,7 +159,7 @@ pub struct BackupTask {
     pub allow_others: bool,
 }
 
-/// Reads a backup completely and reports its contents.
+/// Reads a backup completely and reports its contents, before a restore changes anything.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VerifyTask {
@@ -172,7 +173,8 @@ pub struct VerifyTask {
     pub deadline: Timestamp,
 }
 
-/// Checks that a verified backup still exists and was not replaced.
+/// Checks that a verified backup still exists and was not replaced, right before the restore is requested. It does not
+/// read the backup again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RecheckTask {
@@ -188,7 +190,8 @@ pub struct RecheckTask {
     pub deadline: Timestamp,
 }
 
-/// Downloads a backup onto the volume of a member.
+/// Downloads a backup onto the volume of a member. A volume that has the restored data needs no download, and one of
+/// another cluster is refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FetchTask {

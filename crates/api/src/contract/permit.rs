@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Document, version};
 
-/// The start permit of a member, written by the operator as an annotation on the pod.
+/// The start permit of a member, written by the operator as an annotation on the pod. It is valid for one process, and
+/// only until that renews its nonce.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Permit {

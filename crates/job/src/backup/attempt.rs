@@ -43,7 +43,7 @@ pub struct Attempt<'a> {
     pub existing: &'a ExistingObject,
 }
 
-/// What may remain in the store after a failure.
+/// What may remain in the store after a failure. The claim stays as long as something may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Residue {
     /// Nothing.

@@ -38,7 +38,7 @@ pub enum ExistingObject {
 }
 
 impl Destination {
-    /// Reads what exists at a path.
+    /// Reads what exists at a path: all names, and the newest manifests.
     pub async fn read(store: &Store, path: &str) -> Result<Self, Failure> {
         let catalog = catalog::read(store, NameFilter::Path(path)).await?;
         let mut recent = BTreeMap::new();
@@ -142,7 +142,7 @@ impl Destination {
     }
 }
 
-/// The failure if another run is writing to an object.
+/// The retriable failure if another run is writing to an object.
 pub fn busy_failure(object: &str, claim: Option<&Claim>) -> Failure {
     let name = names::claim_name(object);
     let holder = claim.map_or_else(

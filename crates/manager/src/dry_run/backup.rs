@@ -22,6 +22,7 @@ pub async fn read(args: &RestoreArgs, source: &Source, found: &Found) -> BackupC
     }
 }
 
+/// Verifies the backup with Secrets from the API server; with `--quick` only its ends.
 async fn verify(args: &RestoreArgs, source: &Source, found: &Found) -> Result<Verified, String> {
     let location = &source.location;
     let order = at_mount_path(

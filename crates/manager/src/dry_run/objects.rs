@@ -12,7 +12,7 @@ use kube::{Client, ResourceExt as _};
 
 use super::RestoreArgs;
 
-/// The objects.
+/// The objects that a dry run is based on, as the API server has them.
 pub struct Found {
     /// The client for the API server.
     pub client: Client,
