@@ -65,7 +65,7 @@ pub enum JobSlot {
     },
 }
 
-/// How to reach the etcd cluster that is backed up.
+/// How to reach the etcd cluster that is backed up. Of bare endpoints only these and the certificate are known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResolvedSource {
     /// The client URLs.
@@ -181,7 +181,7 @@ pub struct TerminalCondition {
     pub message: String,
 }
 
-/// A pod of a Job.
+/// A pod of a Job. The Job itself may be gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObservedPod {
     /// The name of its Job.

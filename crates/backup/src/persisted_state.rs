@@ -45,7 +45,7 @@ impl fmt::Display for Task {
     }
 }
 
-/// A run whose result is not recorded yet.
+/// A run whose result is not recorded yet. Its task and its due time give the name of its Job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
     /// What its Job does.
@@ -91,7 +91,8 @@ impl Run {
     }
 }
 
-/// What must survive a restart of the operator.
+/// What must survive a restart of the operator. It is kept in the status only, and written there before the operator
+/// acts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PersistedState {
     /// The runs that are not recorded yet.

@@ -36,7 +36,7 @@ const RUNNING_INTERVAL: Duration = Duration::from_secs(30);
 /// The longest requeue interval.
 const LONGEST_INTERVAL: Duration = Duration::from_mins(5);
 
-/// What to persist, and what to do afterwards.
+/// What to persist, and what to do after that write has succeeded.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// The state to persist before anything is done.
@@ -63,7 +63,7 @@ pub struct Plan {
     pub requeue_after: Duration,
 }
 
-/// A Job to delete.
+/// A Job to delete: no run needs it, or its run gets a new one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobDeletion {
     /// Its name.

@@ -145,6 +145,7 @@ impl Reconciler {
         result
     }
 
+    /// Reconciles one object. `slot_use` stays `None` while its use of the Job slots is not known.
     async fn reconcile_object(&self, key: &ObjectKey, slot_use: &mut Option<SlotUse>) -> Result<Wake, Error> {
         let Deps {
             backups,

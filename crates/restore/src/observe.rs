@@ -32,7 +32,7 @@ use jobs::observe_job;
 /// Longest message about a pod or a cluster.
 const MAX_MESSAGE_CHARS: usize = 200;
 
-/// Observes one restore.
+/// Observes one restore by the informers' stores. Only a PVC with the backup is read from the API server.
 pub async fn observe(restore: &EtcdRestore, desired: Desired, deps: &Deps) -> Result<ObservedRestore, Error> {
     let key = ObjectKey::of(restore);
     let uid = restore.uid().unwrap_or_default();

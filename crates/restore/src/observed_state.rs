@@ -116,7 +116,7 @@ pub struct Scheduling {
     pub priority_class: Option<String>,
 }
 
-/// The location of a backup.
+/// The backup to restore: its store, its key and its encryption keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
     /// The store.

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 
 use crate::plan::Reason;
 
-/// State that must survive restarts of the operator.
+/// State that must survive restarts of the operator. The progress of the restore itself is on the `EtcdCluster`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PersistedState {
     /// The phase in the status.

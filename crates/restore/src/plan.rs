@@ -105,6 +105,8 @@ pub fn is_request_still_valid(
     plan(&current).request == earlier_plan.request
 }
 
+/// Decides by the first of these: a success, the progress that the cluster reports, its request, an earlier commit.
+/// Without any, the backup is verified.
 fn decide(observed: &ObservedRestore) -> Plan {
     let state = &observed.state;
     if state.succeeded {

@@ -130,6 +130,8 @@ impl Reconciler {
         })
     }
 
+    /// Reconciles one restore: withdraws what a deleted one of its name requested, and goes on if this installation
+    /// serves it.
     async fn reconcile(&self, key: &ObjectKey) -> Result<Wake, Error> {
         let Deps {
             restores,

@@ -174,7 +174,8 @@ fn resources(memory_request: &str, memory_limit: &str) -> ResourceRequirements {
     }
 }
 
-/// The volumes that a run needs, each with its mount.
+/// The volumes that a run needs, each with its mount. Only a backup gets the certificates for etcd and the encryption
+/// keys.
 fn volumes_and_mounts(run: &Run, inputs: &BuildInputs<'_>) -> Vec<(Volume, VolumeMount)> {
     let mut all = Vec::new();
     let mut add = |name: &str, secret: Option<&str>, path: &str| {

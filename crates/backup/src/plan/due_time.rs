@@ -24,7 +24,7 @@ pub struct RunHistory {
     pub has_active_run: bool,
 }
 
-/// The due times around the current time.
+/// The due times around the current time. At most one of `start` and `missed` is set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DueTimes {
     /// The due time of the run that starts now.

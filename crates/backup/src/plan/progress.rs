@@ -23,7 +23,7 @@ pub struct Progress {
     pub is_blocked: bool,
 }
 
-/// A due or requested backup that cannot start.
+/// A due or requested backup that cannot start, because its etcd cluster is unavailable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockedRun {
     /// When it was due; `None` if a user requested it.
@@ -133,6 +133,8 @@ pub fn progress(observed: &ObservedBackup, plan: &Plan, blocked: Option<BlockedR
     }
 }
 
+/// Describes the first that applies: a started run, one that waits for a Job slot, the deletion, an unavailable
+/// cluster, suspension, failures.
 fn describe(observed: &ObservedBackup, plan: &Plan, blocked: Option<BlockedRun>) -> (Reason, String) {
     if let Some(run) = plan.persisted.runs.iter().find(|run| run.started_at.is_some()) {
         return describe_running(observed, run);

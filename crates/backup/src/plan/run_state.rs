@@ -15,7 +15,7 @@ const DEADLINE: &str = "Deadline";
 /// The failure reason of a Job of which no pod could start.
 pub const NOT_STARTED: &str = "NotStarted";
 
-/// A run that has finished.
+/// A run that has finished since the last reconcile. The next status write records it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FinishedRun {
     /// The run.

@@ -43,6 +43,7 @@ pub struct SlotUse {
     pub waiting_since: Option<Timestamp>,
 }
 
+/// What is known of one `EtcdBackup`.
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
     recorded: SlotUse,

@@ -21,7 +21,7 @@ const LONGEST_RETRY_PAUSE: Duration = Duration::from_hours(1);
 /// must learn of a permanent failure.
 const MAX_ONE_SHOT_FAILURES: i64 = 6;
 
-/// A due run that is given up because it would start too late.
+/// A due run that is given up because it would start too late. It is not made up for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissedRun {
     /// When it was due.

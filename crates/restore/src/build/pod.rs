@@ -23,6 +23,7 @@ pub const TOOL: &str = "tool";
 /// User and group ID of the pod, the same as for members.
 const NON_ROOT_ID: i64 = 65532;
 
+/// Builds the pod template of a Job. The pod runs where members may run, and with their service account.
 pub(super) fn template(desired: &DesiredJob, inputs: &BuildInputs<'_>) -> PodTemplateSpec {
     let (volumes, mounts): (Vec<_>, Vec<_>) = volumes_and_mounts(desired, inputs).into_iter().unzip();
     let scheduling = &inputs.cluster.scheduling;
@@ -147,6 +148,8 @@ fn resources() -> ResourceRequirements {
     }
 }
 
+/// The volumes of a Job, each with its mount. A comparison gets none of the store, and only a safety backup may write
+/// to a volume with backups.
 fn volumes_and_mounts(desired: &DesiredJob, inputs: &BuildInputs<'_>) -> Vec<(Volume, VolumeMount)> {
     let mut all = vec![scratch_volume()];
     let mut add = |name: &str, secret: Option<&str>, at: &str| {

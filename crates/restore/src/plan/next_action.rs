@@ -12,7 +12,7 @@ use crate::persisted_state::PersistedState;
 /// Requeue delay where no watch event announces a change.
 const DEFAULT_REQUEUE: Duration = Duration::from_secs(30);
 
-/// The next action for a restore.
+/// The next action for a restore, and the state to persist before it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// The state to persist in the status.
