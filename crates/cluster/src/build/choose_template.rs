@@ -27,8 +27,8 @@ pub enum PendingChange {
 }
 
 /// The template for the StatefulSet, and why it is not the wanted one; `None` if it is. With another spec hash than the
-/// stored one, the wanted one is taken only if `may_update_template` is set and no restore is active. With the same, it
-/// is taken only if the images are the same, too.
+/// stored one, the wanted one is taken only if `may_update_template` is set. With the same, it is taken only if the
+/// images are the same, too.
 pub(super) fn choose_template(
     wanted: PodTemplateSpec,
     inputs: &BuildInputs,
