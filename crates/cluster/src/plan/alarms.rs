@@ -20,7 +20,8 @@ use crate::blocker::Blocker;
 use crate::desired::DEFAULT_QUOTA;
 use crate::observed_state::ObservedCluster;
 
-/// Alarms that still stand. While one does, etcd refuses writes, whoever raised it.
+/// Disarms an alarm that is obsolete or cured; for any other raised alarm it is `Blocked` with what the user must do.
+/// `None` only if no alarm is raised.
 pub fn decide(view: &ClusterView<'_>, known: &Known) -> Option<FlowDecision> {
     let all = &view.observed.alarms;
     let is_gone = |alarm: &&Alarm| {
@@ -56,7 +57,8 @@ pub fn decide(view: &ClusterView<'_>, known: &Known) -> Option<FlowDecision> {
 /// The room in bytes that a database needs at least before the alarm NOSPACE is taken back: more than one large write.
 const MIN_ROOM: u64 = 4 << 20;
 
-/// Takes the alarm NOSPACE back once every member runs with a quota that leaves room for its database.
+/// Disarms NOSPACE once every voter answers, runs the StatefulSet's pod template, and that template's quota exceeds its
+/// database by a tenth, and by at least `MIN_ROOM`. `None` before that.
 fn disarm_cured(view: &ClusterView<'_>, known: &Known) -> Option<FlowDecision> {
     let observed = view.observed;
     let mut alarms = observed.alarms.iter();
@@ -77,7 +79,8 @@ fn disarm_cured(view: &ClusterView<'_>, known: &Known) -> Option<FlowDecision> {
         .then(|| FlowDecision::without_operation(Reason::Recovering, text).with_step(Step::Disarm(*alarm)))
 }
 
-/// Whatever comes first, clients that cannot write are told why, and so is whoever counts what stands in the way.
+/// Adds a blocker for each kind of raised alarm to any decision, as clients cannot write meanwhile. Step and reason
+/// stay as they are. During a restore it is not called.
 pub fn add_alarm_blockers(observed: &ObservedCluster, mut decision: FlowDecision) -> FlowDecision {
     let kinds: BTreeSet<_> = observed.alarms.iter().map(|alarm| alarm.kind).collect();
     let blockers = kinds.into_iter().map(Blocker::Alarm);

@@ -10,7 +10,8 @@ use super::decision::{FlowDecision, Reason};
 use super::restore_request::awaits_restore;
 use crate::persisted_state::PersistedState;
 
-/// Waits, if it is to.
+/// Lets a new cluster wait for an EtcdRestore while `awaits_restore` holds, and assigns its first incarnation; `None`
+/// if it need not wait. `Blocked` if the restore request cannot be read.
 pub fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState) -> Option<FlowDecision> {
     let observed = view.observed;
     if !awaits_restore(observed, persisted) {

@@ -28,7 +28,8 @@ use crate::observed_state::{EndCause, Ordinal};
 use crate::pending_operation::{Grant, Operation};
 use crate::persisted_state::PersistedState;
 
-/// Nothing was permitted yet: wait until every member reports an empty disk.
+/// Begins a new cluster, of which no process has a permit yet: waits until every member reports an empty disk, then
+/// starts all. It starts over first if a pod has an earlier spec hash, or a disk a newer incarnation of this cluster.
 pub fn begin(view: &ClusterView<'_>, persisted: &mut PersistedState) -> FlowDecision {
     let observed = view.observed;
     if persisted.incarnation == 0 {
@@ -96,8 +97,8 @@ fn newer_incarnation_on_disk(view: &ClusterView<'_>, noted: i64) -> Option<i64> 
     found.max()
 }
 
-/// Whether a pod was made for what the user no longer asks for. It would never change by itself, and what kept it from
-/// starting may just have been corrected.
+/// Whether a pod has another spec hash than the StatefulSet; an unknown one does not count. Such a pod would never
+/// change by itself, and what kept it from starting may just have been corrected.
 fn is_outdated(view: &ClusterView<'_>) -> bool {
     let observed = view.observed;
     let wanted = observed.set.as_ref().and_then(|set| set.spec_hash.as_ref());
@@ -109,7 +110,8 @@ fn is_outdated(view: &ClusterView<'_>) -> bool {
         .any(|pod| pod.deleting.is_none() && pod.has_other_spec_hash(wanted))
 }
 
-/// A disk of somebody else in the place of a member, which a person has given up.
+/// Deletes the first volume that is reported as not empty and that the user gave up with the annotation `discard`;
+/// `None` if there is none.
 fn discard_by_consent(view: &ClusterView<'_>, size: u16) -> Option<FlowDecision> {
     let observed = view.observed;
     Ordinal::first_n(size).find_map(|ordinal| {
@@ -126,7 +128,8 @@ struct Unready {
     needs_user: bool,
 }
 
-/// Whether the process at a place may start with the others.
+/// The grant for the process of an ordinal, or why it cannot start with the others. Its volume must be empty, and not
+/// older than the EtcdCluster unless the user consents to its use.
 fn ready_to_start(view: &ClusterView<'_>, ordinal: Ordinal, incarnation: i64) -> Result<Grant, Unready> {
     let observed = view.observed;
     let needs_user = |problem| Unready {
@@ -166,7 +169,8 @@ fn ready_to_start(view: &ClusterView<'_>, ordinal: Ordinal, incarnation: i64) ->
     Ok(grants::make_grant(pod, report))
 }
 
-/// A member whose etcd ended for how it is called, and which is called like that still.
+/// A blocker for the first member whose etcd ended because of a flag and whose pod has the current spec hash: starting
+/// over would not help. `None` once the pod template is corrected.
 fn find_flag_error(view: &ClusterView<'_>, targets: &BTreeMap<Ordinal, Grant>) -> Option<Blocker> {
     let observed = view.observed;
     let made_for = observed.set.as_ref().and_then(|set| set.spec_hash.as_ref());
@@ -182,7 +186,9 @@ fn find_flag_error(view: &ClusterView<'_>, targets: &BTreeMap<Ordinal, Grant>) -
     })
 }
 
-/// Permits are being given. One process of each member gets them, and no other ever.
+/// Gives the permits of a bootstrap to the processes in `targets`, and to no other process ever. If another process
+/// reports in the place of one, and can read its volume, that disk was lost. If those that kept theirs are no majority,
+/// the cluster starts over.
 pub fn start_members(
     view: &ClusterView<'_>,
     persisted: &mut PersistedState,
@@ -272,7 +278,8 @@ pub fn start_members(
     }
 }
 
-/// The first linearizable read: from now on the cluster exists, and a lost disk is a member to be replaced.
+/// Records the cluster ID and the members by the first linearizable read: from now on the cluster exists, and a lost
+/// disk is a member to be replaced. `Blocked`, with nothing recorded, if the members are not those that were started.
 pub fn record_formation(
     view: &ClusterView<'_>,
     persisted: &mut PersistedState,

@@ -9,8 +9,8 @@ use crate::desired::Storage;
 use crate::observed_state::{Container, EndCause, ObservedMember, Ordinal, Pod};
 use crate::pending_operation::Grant;
 
-/// Whether members were started and what they were started with keeps them from serving: nobody is ready as the nodes see
-/// it, who may see what the operator cannot, and some can be re-created without losing what they may have agreed to.
+/// Whether a bootstrap fails, so that the pod template may change: at least one pod `fails`, and no pod is ready. A
+/// ready pod may serve although the operator cannot reach it.
 pub fn is_failing(view: &ClusterView<'_>) -> bool {
     let mut members = view.observed.members.iter();
     let is_any_ready =
@@ -25,6 +25,8 @@ pub fn is_failing(view: &ClusterView<'_>) -> bool {
         })
 }
 
+/// Whether etcd in a pod ended with an error, or does not answer after it ended because of a flag. On a persistent
+/// volume it also fails if it neither answers nor waits for a permit.
 fn fails(view: &ClusterView<'_>, observed_member: &ObservedMember, pod: &Pod) -> bool {
     match pod.container {
         Container::Ended { code, .. } => code != 0,
@@ -43,7 +45,8 @@ fn fails(view: &ClusterView<'_>, observed_member: &ObservedMember, pod: &Pod) ->
     }
 }
 
-/// A pod that was made from what the user has corrected since, and does not serve.
+/// The first pod of `targets` that fails and has an earlier spec hash, to be re-created with the corrected template.
+/// `None` while any pod is ready, and for pods that are being deleted.
 pub fn outdated_pod(view: &ClusterView<'_>, targets: &BTreeMap<Ordinal, Grant>) -> Option<PodRef> {
     let observed = view.observed;
     let made_for = observed.set.as_ref().and_then(|set| set.spec_hash.as_ref());

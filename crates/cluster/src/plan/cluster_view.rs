@@ -38,10 +38,10 @@ impl Unreachable {
 const UNREACHABLE_BY_TLS: &str = "The operator cannot reach any member by TLS. It sees no member and changes nothing. Clients with other certificates may be served.";
 const UNREACHABLE: &str = "No member can be reached from here, though their pods run: a NetworkPolicy, a mesh, or certificates that are missing or refused may keep the operator from ports 2379 and 2381.";
 
-/// How many entries of the log a voter may be behind and still count as well.
+/// How many entries of the raft log a member may be behind and still count as healthy.
 const MAX_LAG: u64 = 5_000;
 
-/// What a world means.
+/// What follows from an observed cluster: who votes, who is healthy, and what the user consents to. It caches nothing.
 #[derive(Clone, Debug)]
 pub struct ClusterView<'a> {
     /// What was seen.
@@ -54,7 +54,8 @@ impl<'a> ClusterView<'a> {
         Self { observed }
     }
 
-    /// The members, if they are known and are of this cluster.
+    /// The members, if a linearizable read returned them and the cluster ID is the recorded one. Before the cluster has
+    /// formed, any cluster ID counts.
     pub fn known(&self) -> Option<&'a Known> {
         let known = self.observed.known()?;
         let is_ours = self
@@ -72,13 +73,15 @@ impl<'a> ClusterView<'a> {
         report.filter(|(_, report)| report.refused_image.is_none())
     }
 
-    /// The report of the process that waits in the pod of this ordinal, for whatever, if it is believed and for this incarnation.
+    /// The report of the process that waits in the pod of this ordinal, also of one that refuses its image, if it is
+    /// believed and for this incarnation.
     pub fn waiting_process(&self, ordinal: Ordinal, incarnation: i64) -> Option<(&'a Pod, &'a Report)> {
         let report = self.believed_report(ordinal);
         report.filter(|(_, report)| report.expected_incarnation == incarnation)
     }
 
-    /// Why the process that waits in the pod of this ordinal does not start etcd of its image, if so.
+    /// Why the process that waits in the pod of this ordinal does not start etcd: the image holds another version than
+    /// expected. `None` if it accepts the image, or no process waits. The incarnation does not matter.
     pub fn refused_image(&self, ordinal: Ordinal) -> Option<MemberProblem> {
         let (pod, report) = self.believed_report(ordinal)?;
         let refused = report.refused_image.as_ref()?;
@@ -102,7 +105,8 @@ impl<'a> ClusterView<'a> {
         is_believed.then_some((pod, report))
     }
 
-    /// Whether the member at this place answers there as itself, follows a leader and is not far behind.
+    /// Whether a member, voter or learner, answers at its ordinal with its own member ID, has a leader, and is at most
+    /// `MAX_LAG` entries behind. The readiness of its pod does not count.
     pub fn is_healthy(&self, known: &Known, member: &Member) -> bool {
         let Some(ordinal) = self.ordinal(member) else {
             return false;
@@ -115,7 +119,7 @@ impl<'a> ClusterView<'a> {
         })
     }
 
-    /// The voters that are well.
+    /// The IDs of the voters for which `is_healthy` holds.
     pub fn healthy_voters(&self, known: &Known) -> BTreeSet<MemberId> {
         let healthy = known.voters().filter(|member| self.is_healthy(known, member));
         healthy.map(|member| member.id).collect()
@@ -131,7 +135,8 @@ impl<'a> ClusterView<'a> {
         }
     }
 
-    /// Whether the others hold quorum without this member, and can take it out.
+    /// Whether this member can be removed safely: the healthy voters have quorum now, to commit the removal, and those
+    /// that are left have it afterwards. False for the only voter.
     pub fn keeps_quorum_without(&self, known: &Known, id: MemberId) -> bool {
         let now = VoterCount {
             voters: known.voters().count(),
@@ -141,13 +146,14 @@ impl<'a> ClusterView<'a> {
         left.voters > 0 && now.has_quorum() && left.has_quorum()
     }
 
-    /// The place of a member, if it is one of the cluster's.
+    /// The ordinal in the peer URLs of a member; `None` if they are not of this cluster.
     pub fn ordinal(&self, member: &Member) -> Option<Ordinal> {
         self.ordinal_at(&member.peer_urls)
     }
 
-    /// Why not one of the pods that run for long enough to answer can be reached, if so. One that its node finds ready is not
-    /// asked for a report, as it has none. Where TLS fails etcd runs, and a report is not missed.
+    /// Why none of the running pods can be reached: each was called, and every call failed. `None` if no pod runs, or
+    /// if one answers, rejects a call or was not called. Unless TLS fails or the pod is ready, the call for its report
+    /// must have failed, too: etcd may not run yet.
     pub fn unreachable(&self) -> Option<Unreachable> {
         let running = self.observed.members.values().filter(|observed_member| {
             observed_member
@@ -229,19 +235,20 @@ impl<'a> ClusterView<'a> {
             || grant.is_some_and(|grant| is_same_process(&grant.process, &grant.nonce))
     }
 
-    /// Whether a person gave up what lies on the volume at this place.
+    /// Whether the user gave up the data of this ordinal's PVC: the annotation `discard` names its UID.
     pub fn is_discard_requested(&self, ordinal: Ordinal) -> bool {
         let claim = self.observed.member(ordinal).claim.as_ref();
         claim.is_some_and(|claim| self.observed.discard.contains(&claim.uid))
     }
 
-    /// Whether a person wants what lies on the volume at this place to be taken over.
+    /// Whether the user wants the data of this ordinal's PVC to be used: the annotation `adopt` names its UID.
     pub fn is_adoption_requested(&self, ordinal: Ordinal) -> bool {
         let claim = self.observed.member(ordinal).claim.as_ref();
         claim.is_some_and(|claim| self.observed.adopt.contains(&claim.uid))
     }
 
-    /// Whether the volume at this place holds less than the member that was there last had, and nobody vouches for it.
+    /// Whether the volume came to this ordinal's pod with a lower raft index than its member was last seen with, so
+    /// that it would vote without entries it acknowledged. False where that is unknown, or the user adopts the volume.
     pub fn has_reverted_volume(&self, ordinal: Ordinal) -> bool {
         let before = self.observed.persisted.members.get(&ordinal);
         let pod = self.observed.member(ordinal).pod.as_ref();
@@ -251,7 +258,8 @@ impl<'a> ClusterView<'a> {
         is_behind_record && !self.is_adoption_requested(ordinal)
     }
 
-    /// What holds data at this place.
+    /// The UIDs of the PVC and the pod of this ordinal, so that later exactly these are deleted. With ephemeral storage
+    /// it has no PVC: one of that name is not the operator's.
     pub fn disk(&self, ordinal: Ordinal) -> Discard {
         let observed_member = self.observed.member(ordinal);
         // Where the data live with the pods, a claim of that name is somebody else's.
@@ -266,18 +274,19 @@ impl<'a> ClusterView<'a> {
         }
     }
 
-    /// The place that one of these addresses is of.
+    /// The ordinal of the first of these peer URLs that is of this cluster; `None` if none is.
     pub fn ordinal_at(&self, urls: &[PeerUrl]) -> Option<Ordinal> {
         self.observed.ordinal_at(urls)
     }
 
-    /// Whether a member has run at an address that is no place of this cluster, so that it may live at any of them.
+    /// Whether a started member has no peer URL of this cluster, so that any pod may be its: meanwhile no volume is
+    /// discarded and no member is restarted for a rollout.
     pub fn has_member_elsewhere(&self, known: &Known) -> bool {
         let mut members = known.members.values();
         members.any(|member| member.has_started() && self.ordinal(member).is_none())
     }
 
-    /// A member for people: by its name where it has a place.
+    /// The name of a member in messages: that of its pod, or `member` and its ID if it has no ordinal.
     pub fn display_name(&self, member: &Member) -> String {
         match self.ordinal(member) {
             Some(ordinal) => self.observed.name(ordinal),
@@ -295,7 +304,8 @@ impl<'a> ClusterView<'a> {
         running.map(|status| &status.version).min()
     }
 
-    /// What this version of etcd can do decides how members come in: the oldest that runs.
+    /// The oldest version of etcd among the members that answer and the member that returned the membership. Only
+    /// features of this version may be used.
     pub fn oldest_version(&self, known: &Known) -> Version {
         self.oldest_running_version().map_or_else(
             || known.version.clone(),
@@ -319,7 +329,8 @@ impl<'a> ClusterView<'a> {
         spec_hash.is_some_and(|spec_hash| self.observed.persisted.has_served_spec(spec_hash))
     }
 
-    /// All members that have a place, as they are remembered.
+    /// Records of all members that have an ordinal, learners included, to be kept in the status. A member at another
+    /// address has none.
     pub fn record_all_members(&self, known: &Known) -> BTreeMap<Ordinal, MemberRecord> {
         let placed = known.members.values().filter_map(|member| {
             let ordinal = self.ordinal(member)?;
@@ -328,8 +339,8 @@ impl<'a> ClusterView<'a> {
         placed.collect()
     }
 
-    /// A member as it is remembered. Its volume is noted the first time it is seen to run, and then stays noted for as
-    /// long as the member lives: whatever lies in its place later is another one.
+    /// The record of one member. Its PVC and volume are recorded when it is first seen to run, and kept for as long as
+    /// it has its ID: a volume that is there later is another one.
     fn record_member(&self, ordinal: Ordinal, member: &Member) -> MemberRecord {
         let observed_member = self.observed.member(ordinal);
         let before = self
@@ -366,11 +377,11 @@ impl<'a> ClusterView<'a> {
     }
 }
 
-/// By how much data must have grown to be worth a change of the status by itself.
+/// How many entries a member must have advanced in one pod before its record is updated: each update writes the status.
 const MIN_INDEX_STEP: u64 = 100_000;
 
-/// How far a member has come that runs in this pod. What was seen before another pod came stays for as long as that one
-/// holds less.
+/// The raft index to record for a member that runs in this pod. The earlier record stays while the pod's volume is
+/// behind it, and in the same pod until the member has advanced by `MIN_INDEX_STEP`.
 pub fn update_last_index(
     before: Option<&MemberRecord>,
     pod: &Pod,

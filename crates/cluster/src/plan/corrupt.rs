@@ -13,19 +13,20 @@ use super::quorum::majority;
 use crate::blocker::CorruptFinding;
 use crate::observed_state::{Digest, QueryResult};
 
-/// Whether etcd says that the data of members differ, of whichever.
+/// Whether the alarm CORRUPT is raised, for whichever member.
 pub fn is_corrupt_alarm_raised(view: &ClusterView<'_>) -> bool {
     let mut alarms = view.observed.alarms.iter();
     alarms.any(|alarm| alarm.kind == AlarmKind::Corrupt)
 }
 
-/// Whether etcd says so of this member.
+/// Whether the alarm CORRUPT names this member. That may be the wrong one: `confirm_difference` decides.
 pub fn has_corrupt_alarm(view: &ClusterView<'_>, id: MemberId) -> bool {
     let mut alarms = view.observed.alarms.iter();
     alarms.any(|alarm| alarm.kind == AlarmKind::Corrupt && alarm.member == Some(id))
 }
 
-/// Confirms that the data of this member differ from those of most voters; else says why that cannot be confirmed.
+/// Confirms (`Ok`) that the data of this member differ from those of most voters at the same compaction, so that it may
+/// be replaced; else says why that cannot be confirmed.
 pub fn confirm_difference(
     view: &ClusterView<'_>,
     known: &Known,
@@ -53,6 +54,7 @@ pub fn confirm_difference(
     Ok(())
 }
 
+/// What came of asking a member for its digest; `NotQueried` if it was not asked.
 fn query_result(view: &ClusterView<'_>, id: MemberId) -> QueryResult<Digest> {
     let digest = view.observed.digests.get(&id).cloned();
     digest.unwrap_or(QueryResult::NotQueried)
@@ -62,7 +64,8 @@ fn digest(view: &ClusterView<'_>, id: MemberId) -> Option<Digest> {
     view.observed.digests.get(&id)?.answer().copied()
 }
 
-/// What most voters have.
+/// The digest that a majority of all voters has; `None` if there is none. A voter without an answer has no digest, but
+/// counts as a voter.
 fn find_majority_digest(view: &ClusterView<'_>, known: &Known) -> Option<Digest> {
     let mut counts: BTreeMap<Digest, usize> = BTreeMap::new();
     for voter in known.voters() {

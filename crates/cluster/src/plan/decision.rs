@@ -79,7 +79,7 @@ impl Reason {
     }
 }
 
-/// What a flow has to say.
+/// What a flow decides. The operation is written to the status before the step is taken.
 #[derive(Debug)]
 pub struct FlowDecision {
     /// The operation that must stand in the status.
@@ -116,7 +116,7 @@ pub enum Candidate {
 }
 
 impl FlowDecision {
-    /// Go by this intent, and take no step yet.
+    /// A decision that begins this operation or keeps it in the status, and takes no step yet.
     pub fn with_operation(operation: Operation, reason: Reason, text: impl Into<String>) -> Self {
         Self {
             operation: Some(operation),
@@ -125,7 +125,8 @@ impl FlowDecision {
         }
     }
 
-    /// Nothing is under way, and nothing is to be begun.
+    /// A decision without an operation and a step: one that is pending is dropped from the status. To keep it, the
+    /// caller sets `operation`.
     pub fn without_operation(reason: Reason, text: impl Into<String>) -> Self {
         Self {
             operation: None,
@@ -140,7 +141,7 @@ impl FlowDecision {
         self
     }
 
-    /// With these blockers.
+    /// With these blockers, in place of any it had.
     pub fn with_blockers(mut self, blockers: Vec<Blocker>) -> Self {
         self.explanation.blockers = blockers;
         self

@@ -18,7 +18,8 @@ pub fn member_blocker(view: &ClusterView<'_>, ordinal: Ordinal) -> Blocker {
     Blocker::member(view.observed.name(ordinal), explain(view, ordinal))
 }
 
-/// Why a voter is not healthy.
+/// Why a voter is not healthy: no leader, too far behind, or why it does not answer. Only for a voter that is not
+/// healthy: another one would be described as lagging.
 pub fn describe_unhealthy(view: &ClusterView<'_>, ordinal: Ordinal) -> MemberProblem {
     match view.observed.member(ordinal).status() {
         Some(status) if status.leader.is_none() => MemberProblem::NoLeader,
@@ -29,7 +30,8 @@ pub fn describe_unhealthy(view: &ClusterView<'_>, ordinal: Ordinal) -> MemberPro
     }
 }
 
-/// Why a member has not reported.
+/// Why a member has not reported an empty disk: the first cause found from scheduling the pod to etcd's answer. It
+/// always names one, `EtcdRuns` where etcd runs.
 pub fn explain(view: &ClusterView<'_>, ordinal: Ordinal) -> MemberProblem {
     let observed_member = view.observed.member(ordinal);
     let desired = &view.observed.desired;
@@ -104,7 +106,8 @@ fn no_answer(desired: &Desired, pod: &Pod, failure: &CallFailure) -> MemberProbl
     }
 }
 
-/// The keys of Secrets by which the operator and the members verify each other.
+/// The Secrets whose certificates are to be checked after this failure. `None` without TLS for clients, and where the
+/// failure names the Secret itself.
 fn tls_hint(desired: &Desired, class: CallClass) -> Option<FieldHint> {
     let client = desired.tls.client.as_ref()?;
     let (server, operator) = (client.server.clone(), client.operator.clone());
@@ -121,7 +124,7 @@ fn tls_hint(desired: &Desired, class: CallClass) -> Option<FieldHint> {
     }
 }
 
-/// The field that the end of a container comes from.
+/// The field of the spec that can be why a container ended; `None` if the cause was not recognized.
 fn end_hint(desired: &Desired, end: &End) -> Option<FieldHint> {
     match end.cause {
         EndCause::OutOfMemory => {
@@ -136,7 +139,8 @@ fn end_hint(desired: &Desired, end: &End) -> Option<FieldHint> {
     }
 }
 
-/// How the user can give up data of another cluster on a volume.
+/// How the user can give up data of another cluster on a volume. Not offered for any other verdict, nor where a
+/// template that never served can be why the volume looks foreign.
 fn discard_consent(view: &ClusterView<'_>, ordinal: Ordinal, verdict: &Verdict) -> VolumeConsent {
     let claim = view.observed.member(ordinal).claim.as_ref();
     // Once the cluster has formed, a template with which no voter served can be why the volume looks foreign.
@@ -147,7 +151,8 @@ fn discard_consent(view: &ClusterView<'_>, ordinal: Ordinal, verdict: &Verdict) 
     }
 }
 
-/// The field that an unbound claim comes from; the scheduler does not say.
+/// The field that an unbound PVC comes from, as the scheduler does not say; `None` for a bound or missing PVC and for
+/// ephemeral storage.
 fn unbound_claim_hint(view: &ClusterView<'_>, ordinal: Ordinal) -> Option<FieldHint> {
     let Storage::Persistent { claim: wanted, .. } = &view.observed.desired.storage else {
         return None;
@@ -213,7 +218,8 @@ fn requests(desired: &Desired) -> Vec<(String, String)> {
         .collect()
 }
 
-/// The field that a container which is not started comes from.
+/// The field of the spec or the Secrets that can be why a container is not started; `None` where no field helps. For a
+/// pod without a node, `scheduling_hints` names the fields.
 fn start_hint(desired: &Desired, delay: &StartDelay) -> Option<FieldHint> {
     match delay {
         // The kubelet waits for Secrets that a pod mounts without saying so in its status.

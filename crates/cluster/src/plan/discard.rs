@@ -17,7 +17,8 @@ use crate::pending_operation::{Discard, Operation};
 /// The exit codes of etcd when it ends by itself. Other codes mean that it was killed, or that the guard ended before it.
 const ETCD_EXIT_CODES: std::ops::RangeInclusive<i32> = 0..=2;
 
-/// Deletes a disk that is no member's, and then every pod of its place until it is gone; none once it is.
+/// Deletes a volume that no member uses: the PVC, and the pods of its ordinal until both are gone. `None` once they
+/// are, and in a formed cluster while the ordinal has a member or the membership is unknown.
 pub fn discard(view: &ClusterView<'_>, disk: Discard) -> Option<FlowDecision> {
     let observed = view.observed;
     let ordinal = disk.ordinal;
@@ -75,8 +76,8 @@ pub fn discard(view: &ClusterView<'_>, disk: Discard) -> Option<FlowDecision> {
     Some(going.with_blockers(vec![held]))
 }
 
-/// Disks at places without a member on which nobody may start any more: of a member that was taken out, of an earlier
-/// life of this cluster, or given up by a person.
+/// Deletes the first volume on which no new member can start, at an ordinal without a member: that of a removed member,
+/// of an earlier incarnation, or one that the user gave up.
 pub fn discard_leftovers(view: &ClusterView<'_>, known: &Known) -> Option<FlowDecision> {
     let ordinals = view.observed.members.keys();
     ordinals
@@ -84,7 +85,8 @@ pub fn discard_leftovers(view: &ClusterView<'_>, known: &Known) -> Option<FlowDe
         .find_map(|ordinal| discard_leftover(view, known, ordinal))
 }
 
-/// The same at one place.
+/// The same for one ordinal. `None` if it has a member, if its volume is empty, or if nothing shows that no member can
+/// start on it.
 pub fn discard_leftover(view: &ClusterView<'_>, known: &Known, ordinal: Ordinal) -> Option<FlowDecision> {
     let observed = view.observed;
     if observed.etcd_member_in(known, ordinal).is_some() {

@@ -29,7 +29,8 @@ pub enum Evidence {
     NeedsUser(Blocker),
 }
 
-/// What is known of the data of this member, and whether a person gave it up.
+/// Whether a member must be replaced, can go on, or waits for the user, by its report and its status. What is unknown
+/// never counts against a member. Damage to the data comes before the user's request to replace it.
 pub fn evidence(view: &ClusterView<'_>, known: &Known, ordinal: Ordinal, member: &Member) -> Evidence {
     match data_evidence(view, known, ordinal, member) {
         Evidence::Replace(cause) => Evidence::Replace(cause),
@@ -38,6 +39,7 @@ pub fn evidence(view: &ClusterView<'_>, known: &Known, ordinal: Ordinal, member:
     }
 }
 
+/// The same without the user's request. Nothing counts against a member that may start by a permit at any moment.
 fn data_evidence(view: &ClusterView<'_>, known: &Known, ordinal: Ordinal, member: &Member) -> Evidence {
     let observed = view.observed;
     let observed_member = observed.member(ordinal);
@@ -128,7 +130,8 @@ fn data_evidence(view: &ClusterView<'_>, known: &Known, ordinal: Ordinal, member
     Evidence::None
 }
 
-/// The process that waits on a disk that a new member can start on.
+/// The pod and the report of the process that waits on a volume on which a new member can start. `None` if the volume
+/// holds data, or no process waits there for the current incarnation.
 pub fn pod_awaiting_join<'a>(view: &ClusterView<'a>, ordinal: Ordinal) -> Option<(&'a Pod, &'a Report)> {
     let (pod, report) = view.report(ordinal, view.observed.persisted.incarnation)?;
     matches!(report.verdict, Verdict::Empty | Verdict::Unborn).then_some((pod, report))
@@ -154,7 +157,8 @@ pub fn damage_signature(pod: &Pod) -> Option<&str> {
     }
 }
 
-/// What was found on a volume, where the pod template can be the cause.
+/// The problem where a finding on a volume may be due to a pod template with which no voter ever served: the member is
+/// not replaced for it. The user can have the member `replaceable` replaced.
 pub fn template_not_served(pod: &Pod, finding: String, replaceable: Option<MemberId>) -> MemberProblem {
     MemberProblem::TemplateNotServed {
         finding,
@@ -171,7 +175,7 @@ pub fn needs_other_template(blocker: &Blocker) -> bool {
     )
 }
 
-/// Whether a voter has served with the template of the pod at a place. Where there is no pod, whether that is known of any.
+/// Whether a voter has ever served with the template of an ordinal's pod. Without a pod: whether any template has.
 pub fn has_served_template_at(view: &ClusterView<'_>, ordinal: Ordinal) -> bool {
     let pod = view.observed.member(ordinal).pod.as_ref();
     pod.map_or_else(
@@ -180,19 +184,20 @@ pub fn has_served_template_at(view: &ClusterView<'_>, ordinal: Ordinal) -> bool 
     )
 }
 
-/// Whether what lies on a volume was copied there, where nobody says by consent that it is the member's own.
+/// Whether what lies on a volume was copied there (`is_copy`), and the user does not adopt it. No member may resume on
+/// it.
 pub fn is_copied_without_consent(view: &ClusterView<'_>, ordinal: Ordinal, report: &Report) -> bool {
     is_copy(report) && !view.is_adoption_requested(ordinal)
 }
 
-/// Whether a person says that a copy is the member's own volume. Nobody takes annotations away, and the next copy may be an
-/// old one: where the others hold quorum without it they are believed more.
+/// Whether a copied volume counts as the member's own: the user adopts it, and the others have no quorum without it. If
+/// they have, it is not trusted: annotations stay, and the next copy may be an old one.
 fn is_copy_trusted(view: &ClusterView<'_>, known: &Known, ordinal: Ordinal, member: &Member) -> bool {
     view.is_adoption_requested(ordinal) && !view.keeps_quorum_without(known, member.id)
 }
 
-/// Whether what lies on a volume was copied there, file by file: its directory is another one than the one that the member
-/// made, whatever device it lies on. Files of long ago may lie on the right volume.
+/// Whether the data were copied to this volume file by file: the inode or the birth time of the directory is not the
+/// one in the member's identity. Where these are unknown it is no copy, and another device alone makes none.
 fn is_copy(report: &Report) -> bool {
     let before = report.identity.as_ref().map(|identity| &identity.fingerprint.0);
     let is_copy = |of: &str| {
@@ -217,8 +222,8 @@ fn is_recorded_volume(view: &ClusterView<'_>, ordinal: Ordinal, member: &Member)
     before.id == member.id && before.is_same_volume(claim)
 }
 
-/// Whether the volume is older than the cluster and the member's own all the same: a person consented to its use with the
-/// annotation that later would be one to delete it, and nobody takes annotations away.
+/// Whether the PVC is older than the EtcdCluster and recorded as the member's own: the user allowed its use with the
+/// annotation `discard`. That annotation stays, and must not count as consent to give up the member's data.
 fn is_reused_by_consent(view: &ClusterView<'_>, ordinal: Ordinal, member: &Member) -> bool {
     let claim = view.observed.member(ordinal).claim.as_ref();
     let is_older = claim
@@ -227,8 +232,8 @@ fn is_reused_by_consent(view: &ClusterView<'_>, ordinal: Ordinal, member: &Membe
     is_older && is_recorded_volume(view, ordinal, member)
 }
 
-/// Whether a member runs on another volume than the one that is noted as its own: it had nothing by which it could be told
-/// when it started, and may be a copy of long ago.
+/// Whether a member runs on another PVC or volume than the recorded one, which may be an old copy. False while it does
+/// not answer, without a record of this member ID, and while the PVC is being deleted.
 pub fn has_other_volume(view: &ClusterView<'_>, ordinal: Ordinal, member: &Member) -> bool {
     let observed = view.observed;
     let observed_member = observed.member(ordinal);
@@ -242,26 +247,27 @@ pub fn has_other_volume(view: &ClusterView<'_>, ordinal: Ordinal, member: &Membe
     runs && before.id == member.id && claim.deleting.is_none() && before.is_other_volume(claim)
 }
 
-/// Whether a member is on its own volume as that was some time ago: it looks whole, and would vote without what it had
-/// agreed to since.
+/// Whether a member is on its own volume in an earlier state: it looks intact, and would vote without entries it
+/// acknowledged. False if the record of the ordinal is of another member ID.
 pub fn has_reverted_volume(view: &ClusterView<'_>, ordinal: Ordinal, member: &Member) -> bool {
     let before = view.observed.persisted.members.get(&ordinal);
     before.is_some_and(|before| before.id == member.id) && view.has_reverted_volume(ordinal)
 }
 
-/// Whether a pod is on a node that is lost for longer than anybody waits: it is never heard of again, and the API server
-/// keeps its object until somebody takes it away.
+/// Whether the node of a pod has been lost for `recovery.replaceAfter`: the member is replaced, and the pod is deleted
+/// without waiting for its kubelet.
 pub fn is_node_lost(view: &ClusterView<'_>, pod: &Pod) -> bool {
     pod.node_lost_since.is_some_and(|since| is_overdue(view, since))
 }
 
-/// Whether no node has taken the pod at a place for longer than anybody waits.
+/// Whether no node has taken the pod of an ordinal for `recovery.replaceAfter`; false without a pod.
 pub fn is_overdue_unschedulable(view: &ClusterView<'_>, ordinal: Ordinal) -> bool {
     let pod = view.observed.member(ordinal).pod.as_ref();
     pod.and_then(|pod| pod.unscheduled_since)
         .is_some_and(|since| is_overdue(view, since))
 }
 
+/// Whether `recovery.replaceAfter` has passed since this time.
 fn is_overdue(view: &ClusterView<'_>, since: Timestamp) -> bool {
     let observed = view.observed;
     let gone = observed.now.duration_since(since);

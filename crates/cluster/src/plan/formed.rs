@@ -33,7 +33,8 @@ use crate::observed_state::Ordinal;
 use crate::pending_operation::{Cause, Join, Operation};
 use crate::persisted_state::{PersistedState, Restore};
 
-/// What to do with a cluster that exists.
+/// What to do with a cluster that exists, by the rank in the module comment. If no flow has anything to do, it reports
+/// what is not as it should be.
 pub fn decide(view: &ClusterView<'_>, persisted: &PersistedState) -> FlowDecision {
     let observed = view.observed;
     let operation = observed
@@ -96,7 +97,7 @@ pub fn decide(view: &ClusterView<'_>, persisted: &PersistedState) -> FlowDecisio
     }
 }
 
-/// Makes the decision of a candidate, through the flow that it names.
+/// Makes the decision of a candidate, through the flow that it names; `None` if that flow has nothing to do.
 fn carry_out(view: &ClusterView<'_>, known: &Known, candidate: Candidate) -> Option<FlowDecision> {
     match candidate {
         Candidate::Decision(decision) => Some(decision),
@@ -106,7 +107,8 @@ fn carry_out(view: &ClusterView<'_>, known: &Known, candidate: Candidate) -> Opt
     }
 }
 
-/// What can go on while no voter tells who the members are.
+/// Goes on while no voter tells who the members are: lets those start that need no membership for it, or says why it is
+/// unknown.
 fn without_membership(view: &ClusterView<'_>, operation: Option<&Operation>) -> FlowDecision {
     resume_any_on_moved_volume(view)
         .or_else(|| start_any_late_member(view))
@@ -114,7 +116,7 @@ fn without_membership(view: &ClusterView<'_>, operation: Option<&Operation>) -> 
         .unwrap_or_else(|| unknown_membership::decide(view, operation))
 }
 
-/// Brings a member in, after what comes before that.
+/// Goes on with a join, after the repairs that come before its stage; `None` once it is finished or pointless.
 fn bring_in(view: &ClusterView<'_>, known: &Known, join: Join) -> Option<FlowDecision> {
     repair_before_join(view, known, &join).or_else(|| join::advance(view, known, join))
 }
@@ -131,7 +133,8 @@ fn repair_before_join(view: &ClusterView<'_>, known: &Known, join: &Join) -> Opt
     }
 }
 
-/// Another member that lost its data is replaced before one is added: on older versions nobody can be added while it is there.
+/// Begins to replace the first voter that lost its data, before another member is added: older versions of etcd add
+/// none while it is there. `None` if there is none, or it cannot take a step now.
 fn replace_lost_voter(view: &ClusterView<'_>, known: &Known) -> Option<FlowDecision> {
     let (ordinal, id, cause) = known.voters().find_map(|member| {
         let ordinal = view.ordinal(member).filter(|_| member.has_started())?;
@@ -146,9 +149,9 @@ fn replace_lost_voter(view: &ClusterView<'_>, known: &Known) -> Option<FlowDecis
     replaced.filter(|replaced| replaced.step.is_some())
 }
 
-/// It ran once before anybody knew of it, and lost what it had: etcd remembers how far it was, and whoever starts in its stead
-/// dies of that, however often. Or it is of a cluster of before, and what was kept in its place is not what it had. Or a
-/// person gave up what lies in its place, or it.
+/// Replaces an added, unstarted member that can never start as it is: a learner whose data are damaged or went with an
+/// earlier run, or whose kept volume was left behind, or a member that the user gave up. `None` for any other evidence,
+/// an empty volume included: it starts on that.
 fn replace_unstartable(
     view: &ClusterView<'_>,
     known: &Known,
@@ -167,7 +170,8 @@ fn replace_unstartable(
     is_unstartable.then(|| replace::begin(view, known, ordinal, member.id, cause, join.attempt + 1))?
 }
 
-/// What is wrong with it is mended before anything else: its data are gone, or its volume is attached elsewhere now.
+/// Before a started member goes on joining: replaces it if its data are gone, or lets it start on its own volume that
+/// moved or was kept. `None` if neither is the case, also where only the user can help.
 fn repair_joining(
     view: &ClusterView<'_>,
     known: &Known,
@@ -183,7 +187,8 @@ fn repair_joining(
     }
 }
 
-/// What can be done about others while the one that was begun waits; none if it does not, or nothing can.
+/// A step about other members while the pending operation waits. `None` if it does not wait (`waiting_ordinal`), or
+/// there is no such step. While a removal waits, only repairs count.
 fn other_work(view: &ClusterView<'_>, known: &Known, begun: &FlowDecision) -> Option<FlowDecision> {
     let waiting = waiting_ordinal(view, known, begun)?;
     let is_leaving = matches!(begun.operation, Some(Operation::Remove { .. }));
@@ -204,7 +209,8 @@ fn other_work(view: &ClusterView<'_>, known: &Known, begun: &FlowDecision) -> Op
     others.filter(is_other)
 }
 
-/// Nothing is to be done. That is not to say that all is well.
+/// The decision where no flow has anything to do. It reports unhealthy voters, deleted PVCs or a blocked rollout, and
+/// only without any of these is it `Converged`.
 fn idle(view: &ClusterView<'_>, known: &Known, persisted: &PersistedState) -> FlowDecision {
     let unhealthy = known.voters().filter(|voter| !view.is_healthy(known, voter));
     let silent: Vec<_> = unhealthy
@@ -225,7 +231,8 @@ fn idle(view: &ClusterView<'_>, known: &Known, persisted: &PersistedState) -> Fl
     FlowDecision::without_operation(Reason::Waiting, text).with_blockers(silent)
 }
 
-/// All are well, and somebody has deleted the volume of a member that runs: it goes with the next restart of its pod.
+/// Warns of members whose PVC is being deleted: their data go with the next restart of the pod. `None` if there are
+/// none. Asked only while all voters are healthy.
 fn report_deleted_volumes(view: &ClusterView<'_>, known: &Known) -> Option<FlowDecision> {
     let observed = view.observed;
     let ordinals = known.members.values().filter_map(|member| view.ordinal(member));
@@ -249,7 +256,8 @@ fn report_deleted_volumes(view: &ClusterView<'_>, known: &Known) -> Option<FlowD
     Some(FlowDecision::without_operation(Reason::Blocked, text).with_blockers(warnings))
 }
 
-/// All are well, and the spec asks for a change that cannot be rolled out before the user acts.
+/// Reports a change of the spec that cannot be rolled out before the user acts; `None` for any other state of the
+/// rollout, and during a restore.
 fn report_blocked_rollout(view: &ClusterView<'_>, persisted: &PersistedState) -> Option<FlowDecision> {
     // A restore ends without it.
     let is_restoring = persisted.restore.as_ref().is_some_and(Restore::is_active);
@@ -263,7 +271,8 @@ fn report_blocked_rollout(view: &ClusterView<'_>, persisted: &PersistedState) ->
     Some(FlowDecision::without_operation(Reason::Blocked, text).with_blockers(vec![blocker]))
 }
 
-/// What was begun goes on; none once it is finished or has become pointless.
+/// Goes on with the pending operation; `None` once it is finished or has become pointless, so that other flows have
+/// their say.
 fn advance(view: &ClusterView<'_>, known: &Known, operation: Operation) -> Option<FlowDecision> {
     match operation {
         Operation::StartOver | Operation::Prepare(_) => None,
@@ -293,8 +302,8 @@ fn await_permitted_members(view: &ClusterView<'_>, operation: Operation) -> Opti
     Some(FlowDecision::with_operation(operation, Reason::Bootstrapping, text).with_blockers(waits))
 }
 
-/// The place of a member that is none yet and whose pod is not there, of one that cannot go yet, or of one that is none
-/// any more and whose disk is being deleted while somebody holds it: nobody else waits for that.
+/// The ordinal that a decision without a step waits for, if no other member has to wait, too: of a member not added
+/// yet, of one that cannot leave yet, or of a volume that is being deleted but in use. Else `None`.
 fn waiting_ordinal(view: &ClusterView<'_>, known: &Known, decision: &FlowDecision) -> Option<Ordinal> {
     let is_being_deleted = |ordinal: Ordinal| {
         let claim = view.observed.member(ordinal).claim.as_ref();
@@ -312,8 +321,9 @@ fn waiting_ordinal(view: &ClusterView<'_>, known: &Known, decision: &FlowDecisio
     }
 }
 
-/// Members whose data are gone or wrong, and volumes that moved, but for the one at a place that waits already. What can
-/// be done comes before what cannot: the one may be what the other waits for.
+/// Replaces the first started voter whose data are gone or wrong, or lets it go on where its volume moved or was kept;
+/// `except` is left out. A repair with a step comes before a blocked one, and that before waiting for the user. `None`
+/// if no voter needs repair.
 fn repair_members(view: &ClusterView<'_>, known: &Known, except: Option<Ordinal>) -> Option<FlowDecision> {
     let mut waits = Vec::new();
     let mut blocked = None;
@@ -347,7 +357,9 @@ fn repair_members(view: &ClusterView<'_>, known: &Known, except: Option<Ordinal>
     )
 }
 
-/// Members that were added and not brought in, by whomever.
+/// Goes on with a member that was added and is still a learner or not started, also if a user added it. It is brought
+/// in if it is a voter or the spec asks for its ordinal, else taken out. `None` if there is none, or it is elsewhere
+/// and may run.
 fn finish_joins(view: &ClusterView<'_>, known: &Known) -> Option<FlowDecision> {
     let unfinished = known
         .members

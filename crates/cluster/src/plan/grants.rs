@@ -9,7 +9,7 @@ use super::step::PodRef;
 use crate::observed_state::{ObservedCluster, Ordinal, Pod};
 use crate::pending_operation::Grant;
 
-/// To whom a permit would be given.
+/// Names the one process that a permit is for: its pod, the process in it, and that process's present nonce.
 pub fn make_grant(pod: &Pod, report: &Report) -> Grant {
     Grant {
         pod: pod.uid.clone(),
@@ -35,7 +35,8 @@ pub struct PermitTerms {
     pub restore: Option<RestoreTerms>,
 }
 
-/// A permit for this process, unless it lies with the pod already. One that nobody takes is laid there again, as it is.
+/// The permit to write to this pod. `None` if the pod has it already, or is not the pod of the grant. If the process
+/// does not take it for a while, the same permit is written again.
 pub fn make_permit(
     observed: &ObservedCluster,
     ordinal: Ordinal,
@@ -91,7 +92,8 @@ pub fn initial_cluster(observed: &ObservedCluster, ordinals: impl Iterator<Item 
     members.join(",")
 }
 
-/// What keeps this life of this cluster apart from every other one, of any name, anywhere.
+/// The value of etcd's `--initial-cluster-token`, unique to the UID of the EtcdCluster and its incarnation: etcd's IDs
+/// follow from it, so that members of another one are rejected.
 fn cluster_token(observed: &ObservedCluster, incarnation: i64) -> String {
     let ObservedCluster {
         namespace,

@@ -41,7 +41,8 @@ pub enum Stage<'a> {
     Await(&'a Member),
 }
 
-/// How far a join is; none once it is finished or has become pointless.
+/// How far a join is by etcd's membership, whatever was recorded. `None` once the voter is healthy, or if the spec does
+/// not ask for the ordinal and it has no vote.
 pub fn stage<'a>(view: &ClusterView<'a>, known: &Known, join: &Join) -> Option<Stage<'a>> {
     let observed = view.observed;
     let wanted = u16::from(observed.desired.size.get());
@@ -56,7 +57,7 @@ pub fn stage<'a>(view: &ClusterView<'a>, known: &Known, join: &Join) -> Option<S
     }
 }
 
-/// Goes on with it; none once it is finished or has become pointless.
+/// Takes the next step of a join or says what it waits for; `None` as in `stage`.
 pub fn advance(view: &ClusterView<'_>, known: &Known, join: Join) -> Option<FlowDecision> {
     Some(match stage(view, known, &join)? {
         Stage::Add => add_member(view, known, &join),
@@ -70,7 +71,8 @@ fn text(view: &ClusterView<'_>, ordinal: Ordinal, what: &str) -> String {
     format!("{} joins: {what}.", view.observed.name(ordinal))
 }
 
-/// It has no place in the membership yet.
+/// Adds a member once its pod waits on an empty volume, no other member is joining and enough voters are healthy. A
+/// removed member's volume is deleted first, and a pod from before the cluster formed re-created.
 fn add_member(view: &ClusterView<'_>, known: &Known, join: &Join) -> FlowDecision {
     let ordinal = join.ordinal;
     let join = Join {
@@ -110,7 +112,7 @@ fn add_member(view: &ClusterView<'_>, known: &Known, join: &Join) -> FlowDecisio
     going("it is added to the membership").with_step(Step::Add { ordinal, learner })
 }
 
-/// What becomes of a pod that is no place for a learner.
+/// What becomes of a pod from before the cluster formed, in which no learner may run.
 enum PodRecreation {
     /// It is deleted.
     Step(Step),
@@ -127,8 +129,8 @@ impl PodRecreation {
     }
 }
 
-/// Where what waits is in a pod from before the cluster formed, whose probe would send clients to a learner: that pod goes.
-/// Its disk is blank, so nobody misses it, and the next one is made from the template of now, if that could be written.
+/// Deletes a waiting pod from before the cluster formed, whose readiness probe would send clients to a learner. It
+/// waits while the StatefulSet's template still has that probe. `None` for any other pod.
 fn recreate_pod(view: &ClusterView<'_>, ordinal: Ordinal) -> Option<PodRecreation> {
     let (pod, _) = pod_awaiting_join(view, ordinal).filter(|(pod, _)| pod.has_single_success_probe)?;
     let set = view.observed.set.as_ref();
@@ -144,7 +146,8 @@ fn recreate_pod(view: &ClusterView<'_>, ordinal: Ordinal) -> Option<PodRecreatio
     }))
 }
 
-/// It has a place in the membership and never ran: whoever waits on a blank disk may start as it, once.
+/// Permits the process on an empty volume to start as a member that was added and never ran. The member is removed
+/// instead if its earlier pod may have lost entries, or if it cannot start and holds up others.
 fn start_member(view: &ClusterView<'_>, known: &Known, member: &Member, join: Join) -> FlowDecision {
     let observed = view.observed;
     let ordinal = join.ordinal;
@@ -212,8 +215,8 @@ fn may_have_lost_entries(view: &ClusterView<'_>, member: &Member, join: &Join, p
     had_permit && member.role == Role::Learner && view.observed.desired.storage.is_ephemeral()
 }
 
-/// Before there were learners a member votes from the moment it is added, and a single voter has no quorum until the
-/// second one has started: nobody can tell who the members are, and still it must be permitted to start.
+/// Lets an added member start although no voter tells the membership. Before etcd 3.4 there are no learners: the second
+/// member votes once it is added, and the first has no quorum without it. `None` where there are learners.
 pub fn start_without_quorum(view: &ClusterView<'_>, operation: Option<&Operation>) -> Option<FlowDecision> {
     let observed = view.observed;
     let join = match operation {
@@ -255,7 +258,8 @@ pub fn start_without_quorum(view: &ClusterView<'_>, operation: Option<&Operation
     })
 }
 
-/// The second voter of two, where the answer to its adding was lost and only the first one knows of it.
+/// The join of a second voter whose addition was not recorded, by the local membership of the first one. `None` unless
+/// that has exactly two members and one of them has not started.
 fn find_unstarted_voter(view: &ClusterView<'_>) -> Option<Join> {
     let listed = &view.observed.local_membership;
     let mut unstarted = listed.values().filter(|member| !member.has_started());
@@ -268,7 +272,8 @@ fn find_unstarted_voter(view: &ClusterView<'_>) -> Option<Join> {
     })
 }
 
-/// It follows: it gets a vote when it answers for itself, on the disk it was started on, and etcd agrees.
+/// Promotes a started learner once it answers as itself, the voters have quorum, and it is not far behind. Before that
+/// it waits; a learner that does not answer and holds up others is removed.
 fn promote(view: &ClusterView<'_>, known: &Known, member: &Member, join: Join) -> FlowDecision {
     let observed = view.observed;
     let ordinal = join.ordinal;
@@ -309,7 +314,7 @@ fn promote(view: &ClusterView<'_>, known: &Known, member: &Member, join: Join) -
     })
 }
 
-/// It votes: all that is left is that it answers.
+/// Waits for a promoted member to answer as a healthy voter; there is no step left.
 fn await_new_voter(view: &ClusterView<'_>, member: &Member, join: Join) -> FlowDecision {
     let ordinal = join.ordinal;
     let waits = vec![diagnose::member_blocker(view, ordinal)];
@@ -321,14 +326,16 @@ fn await_new_voter(view: &ClusterView<'_>, member: &Member, join: Join) -> FlowD
     FlowDecision::with_operation(Operation::Join(join), Reason::Scaling, what).with_blockers(waits)
 }
 
-/// Whether nothing can come of the pod at this place for now.
+/// Whether the pod of an ordinal is missing, has no node, is on a lost node, or refuses its image, so that it cannot
+/// start etcd now.
 fn is_stuck(view: &ClusterView<'_>, ordinal: Ordinal) -> bool {
     let pod = view.observed.member(ordinal).pod.as_ref();
     view.refused_image(ordinal).is_some()
         || pod.is_none_or(|pod| pod.unschedulable.is_some() || pod.node_lost_since.is_some())
 }
 
-/// Whether others wait for what an unfinished learner here holds up, and nothing can come of it for now.
+/// Whether a learner must be taken out again because it holds up others: it is stuck and another pod waits to join, or
+/// its container does not run and a voter must be replaced. False for voters.
 fn blocks_other_members(view: &ClusterView<'_>, known: &Known, ordinal: Ordinal) -> bool {
     let is_learner = known
         .learners()
@@ -351,6 +358,7 @@ fn remove_blocking_learner(
     remove_member(view, known, member, text(view, ordinal, what))
 }
 
+/// Whether any voter must be replaced, by the evidence.
 fn has_lost_voter(view: &ClusterView<'_>, known: &Known) -> bool {
     let is_lost = |member: &Member| {
         view.ordinal(member)
@@ -359,7 +367,8 @@ fn has_lost_voter(view: &ClusterView<'_>, known: &Known) -> bool {
     known.voters().any(is_lost)
 }
 
-/// Whether another place waits for what an unfinished learner here holds up.
+/// Whether the pod of another ordinal, which the spec asks for and which has no member, waits on an empty volume to
+/// join.
 fn is_other_ordinal_waiting(view: &ClusterView<'_>, ordinal: Ordinal) -> bool {
     let wanted = u16::from(view.observed.desired.size.get());
     let waits = |other: Ordinal| {

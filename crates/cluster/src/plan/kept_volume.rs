@@ -24,13 +24,14 @@ pub struct VolumeOrigin {
     pub members: BTreeSet<Ordinal>,
 }
 
-/// What waits at a place, for whatever incarnation its pod was made.
+/// The report of the process that waits in the pod of an ordinal, whatever incarnation that pod was made for.
 pub fn waiting_report<'a>(view: &ClusterView<'a>, ordinal: Ordinal) -> Option<(&'a Pod, &'a Report)> {
     let incarnation = view.observed.members.get(&ordinal)?.pod.as_ref()?.incarnation;
     view.report(ordinal, incarnation)
 }
 
-/// What a kept volume says of itself, or why it is not taken over.
+/// Reads of which cluster and incarnation a kept volume is. `Err` if it must not be adopted: it is not of an earlier
+/// cluster, is a copy, has no write-ahead log, or is of another member or other addresses.
 pub fn read_origin(
     view: &ClusterView<'_>,
     ordinal: Ordinal,
@@ -68,9 +69,9 @@ pub fn read_origin(
     })
 }
 
-/// Whether a member of this cluster, which works already, waits on the volume that was its own under an EtcdCluster of before,
-/// and a person wants that to be taken over: it came late, or missed its permit. Not if it has been seen with more in this
-/// life: then what lies there was put back.
+/// Whether a member of a formed cluster waits on the volume that it had under an earlier EtcdCluster and that the user
+/// adopts: it came late, or missed its permit. False if the member was since seen with more: then the volume was
+/// reverted.
 pub fn is_kept_volume(
     view: &ClusterView<'_>,
     cluster: ClusterId,
@@ -80,7 +81,8 @@ pub fn is_kept_volume(
     find_kept_volume(view, cluster, ordinal, member).is_some()
 }
 
-/// What waits there, and of whose life it is.
+/// The pod, report and origin of such a volume. `None` unless the user adopts it, its write-ahead log names this
+/// cluster and member, and its incarnation is the present one.
 pub fn find_kept_volume<'a>(
     view: &ClusterView<'a>,
     cluster: ClusterId,
@@ -106,7 +108,8 @@ pub fn find_kept_volume<'a>(
 /// How long a UID is.
 const UID: usize = 36;
 
-/// A consent that names none of the volumes that are there, such as one with the name of a claim instead of its UID.
+/// A blocker for each entry of the annotations `adopt` and `discard` that is the UID of no PVC, such as a PVC's name. A
+/// UID under `discard` is not reported: its PVC may have been deleted since.
 pub fn unknown_consents(observed: &ObservedCluster) -> Vec<Blocker> {
     let claims = observed
         .members

@@ -53,7 +53,8 @@ impl ObjectLayout {
         self.template == TemplateChange::Update
     }
 
-    /// The shape that fits what was seen and is remembered.
+    /// Derives the layout from what was observed and from the state that the plan persists. An active restore decides
+    /// about replicas, pod template and clients.
     pub fn new(view: &ClusterView<'_>, persisted: &PersistedState) -> Self {
         let voters = persisted.members.iter().filter(|(_, member)| member.is_voter);
         let mut voter_ordinals: BTreeSet<_> = voters.map(|(ordinal, _)| *ordinal).collect();
@@ -86,7 +87,8 @@ impl ObjectLayout {
     }
 }
 
-/// The shape of the objects while a restore stands.
+/// Overrides the layout during a restore: replicas follow its size and phase, the pod template follows
+/// [`template_change`], and clients stay out until the restore lets them in.
 fn adjust_to_restore(layout: &mut ObjectLayout, view: &ClusterView<'_>, restore: &Restore) {
     let observed = view.observed;
     let size = u16::from(restore.size);
@@ -133,15 +135,15 @@ fn template_change(view: &ClusterView<'_>, restore: &Restore) -> TemplateChange 
     }
 }
 
-/// How many pods it takes for each member that has a volume to have one.
+/// The replicas that it takes for every ordinal with a PVC to have a pod; 0 without PVCs.
 fn highest_with_volume(observed: &ObservedCluster) -> u16 {
     let mut members = observed.members.iter().rev();
     let highest = members.find(|(_, observed_member)| observed_member.claim.is_some());
     highest.map_or(0, |(ordinal, _)| ordinal.replicas())
 }
 
-/// Where nothing is started, nobody can be disturbed by another template; and what keeps members from starting may just
-/// have been corrected.
+/// Whether the pod template may change: in a formed cluster if its gate is open. Before that while no member was
+/// permitted to start, while the cluster starts over, and while its bootstrap fails.
 fn may_update_template(view: &ClusterView<'_>, persisted: &PersistedState) -> bool {
     if persisted.has_formed() {
         return gate::may_update_template(view, persisted);
@@ -153,8 +155,8 @@ fn may_update_template(view: &ClusterView<'_>, persisted: &PersistedState) -> bo
     }
 }
 
-/// How many pods are kept. Never fewer than the highest member needs, and never fewer than before while nobody can
-/// tell who the members are.
+/// The replicas of the StatefulSet. Never fewer than the highest member needs, and never fewer than before while the
+/// membership is unknown, unless the cluster hibernates. 0 while it awaits a restore; fixed during a bootstrap.
 pub fn replicas(view: &ClusterView<'_>, persisted: &PersistedState) -> u16 {
     let observed = view.observed;
     let wanted = u16::from(observed.desired.size.get());

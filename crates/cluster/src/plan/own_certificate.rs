@@ -4,7 +4,8 @@ use super::decision::{FlowDecision, Reason};
 use crate::blocker::Blocker;
 use crate::observed_state::ObservedCluster;
 
-/// Whatever else is to be done, a cluster to which no member can be added says so before one is missing.
+/// Adds a blocker if members reject the certificate of another one, as then no member can be added; `Converged` becomes
+/// `Blocked`. A cluster that is hibernated, paused or refused, or awaits a restore, is left as it is.
 pub fn add_certificate_blocker(observed: &ObservedCluster, mut decision: FlowDecision) -> FlowDecision {
     let Some(fault) = &observed.server_certificate else {
         return decision;

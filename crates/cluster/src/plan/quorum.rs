@@ -15,7 +15,7 @@ pub struct VoterCount {
 }
 
 impl VoterCount {
-    /// Whether the healthy ones decide.
+    /// Whether the healthy ones are a majority; false without voters.
     pub fn has_quorum(self) -> bool {
         self.voters > 0 && self.healthy >= majority(self.voters)
     }

@@ -8,7 +8,8 @@ use super::rollout::progress;
 use crate::observed_state::{ObservedMember, ObservedStatefulSet};
 use crate::persisted_state::{PersistedState, Restore};
 
-/// What is remembered from now on, before any flow: what was remembered, brought up to what was seen.
+/// The state to persist, before any flow decides: the stored one with repaired IDs, and with the members, volumes and
+/// rollout as they are seen now. The pending operation stays.
 pub fn refresh_persisted_state(view: &ClusterView<'_>) -> PersistedState {
     let mut persisted = view.observed.persisted.clone();
     persisted.generation = view.observed.generation;
@@ -23,7 +24,8 @@ pub fn refresh_persisted_state(view: &ClusterView<'_>) -> PersistedState {
     persisted
 }
 
-/// A volume that a person says to be a member's own is noted as its own, whatever was noted before.
+/// Records a PVC that the user adopts as the member's own, whatever was recorded before. It must be bound and not being
+/// deleted.
 fn note_adopted_volumes(view: &ClusterView<'_>, persisted: &mut PersistedState) {
     for (ordinal, member) in &mut persisted.members {
         let claim = view.observed.member(*ordinal).claim.as_ref();
@@ -43,9 +45,9 @@ fn note_adopted_volumes(view: &ClusterView<'_>, persisted: &mut PersistedState) 
     }
 }
 
-/// One lost copy of the cluster's ID and incarnation is repaired from the other, and where they differ though no restore
-/// moves them, somebody wrote into one of them: those who run decide, or else the copy on the StatefulSet, as a status is
-/// more often written by hand.
+/// Repairs the cluster ID and the incarnation, which the status and the StatefulSet both have. A lost copy is taken
+/// from the other. If they differ outside a restore, running members decide, else the StatefulSet, as a status is more
+/// often edited by hand.
 fn repair_ids(view: &ClusterView<'_>, persisted: &mut PersistedState) {
     let Some(set) = &view.observed.set else {
         return;
@@ -75,8 +77,8 @@ fn has_answer_from(view: &ClusterView<'_>, cluster: Option<ClusterId>) -> bool {
     answers.any(|status| Some(status.position.cluster) == cluster)
 }
 
-/// The incarnation of this cluster, which has one alone: that of the pods in which it runs, whatever is written anywhere.
-/// Where nobody answers, that on which the StatefulSet and all pods that are there agree.
+/// The incarnation of the pods whose members answer for this cluster. If none answers, the one that the StatefulSet and
+/// all pods share, if the StatefulSet has this cluster ID. `None` if they disagree: the stored one stays.
 fn running_incarnation(
     view: &ClusterView<'_>,
     cluster: Option<ClusterId>,

@@ -13,7 +13,8 @@ use crate::blocker::Blocker;
 use crate::observed_state::Ordinal;
 use crate::pending_operation::Operation;
 
-/// What a member with data stays for that is to be taken out. This is asked until the member has left.
+/// Why a started voter must not be taken out yet: the alarm CORRUPT, unknown alarms, or it is the last of the lower
+/// minor version. Asked until it has left. Quorum is not considered here, but in `remove_member`.
 pub fn wait_before_removal(
     view: &ClusterView<'_>,
     known: &Known,
@@ -42,8 +43,8 @@ pub fn wait_before_removal(
     })
 }
 
-/// What a member that serves still stays for as the last one of the lower minor version. A dead one would keep the others from
-/// returning.
+/// What the last member of the lower minor version stays for, if it is healthy or its pod is ready. `None` for any
+/// other member: a dead one would keep the others from returning.
 pub fn wait_before_last(
     view: &ClusterView<'_>,
     known: &Known,
@@ -59,7 +60,8 @@ pub fn wait_before_last(
         .flatten()
 }
 
-/// Takes a member out if that is safe, its leadership first.
+/// Takes a member out of the membership after moving its leadership; `Blocked` while quorum would break. Its volume is
+/// not deleted here.
 pub fn remove_member(view: &ClusterView<'_>, known: &Known, member: &Member, text: String) -> FlowDecision {
     let ordinal = view.ordinal(member);
     let operation = ordinal.map(|ordinal| Operation::Remove {
@@ -85,7 +87,8 @@ pub fn remove_member(view: &ClusterView<'_>, known: &Known, member: &Member, tex
     }
 }
 
-/// Leadership goes to the most advanced voter that is well, before the leader goes.
+/// The step that moves leadership from this member to the healthy voter with the highest raft index. `None` if it does
+/// not lead, etcd cannot, or no other voter is healthy: the caller goes on without.
 pub fn move_leadership(
     view: &ClusterView<'_>,
     known: &Known,

@@ -24,7 +24,8 @@ use crate::pending_operation::{Cause, Join, Operation, Replace};
 /// How often a member is replaced for one cause before a person is asked.
 const MAX_ATTEMPTS: i64 = 2;
 
-/// Begins with it, or says what stands in the way; none if it has become pointless.
+/// Begins to replace a member, or says what stands in the way; `None` if it is not in the membership, or the cause does
+/// not hold any more.
 pub fn begin(
     view: &ClusterView<'_>,
     known: &Known,
@@ -54,7 +55,8 @@ pub fn begin(
     take_out(view, known, member, replace)
 }
 
-/// Goes on with it; none once it has become pointless.
+/// Goes on with a replacement: the member leaves, its disk is deleted, and the answer is then the join of the next
+/// member. `None` if the cause does not hold any more for a member that has not left.
 pub fn advance(view: &ClusterView<'_>, known: &Known, replace: Replace) -> Option<Candidate> {
     if let Some(member) = known.members.get(&replace.id) {
         return take_out(view, known, member, replace).map(Candidate::Decision);
@@ -84,7 +86,8 @@ fn describe(view: &ClusterView<'_>, replace: &Replace) -> String {
     )
 }
 
-/// Takes it out of the membership, its leadership first; none if that has become pointless.
+/// Takes it out of the membership, its leadership first. `Blocked` after `MAX_ATTEMPTS` with the same spec, or while
+/// quorum would break; `None` if the cause does not hold any more.
 fn take_out(
     view: &ClusterView<'_>,
     known: &Known,
@@ -136,7 +139,8 @@ fn take_out(
     }))
 }
 
-/// Whether what made it necessary still holds for a member that nothing was done about yet.
+/// Whether the cause still holds for a member that has not left. One that is healthy again stays, unless the user
+/// asked, CORRUPT is confirmed, its volume is another or reverted, or its pod is outdated.
 fn is_still_needed(view: &ClusterView<'_>, known: &Known, member: &Member, replace: &Replace) -> bool {
     match replace.cause {
         Cause::Requested => replace_request::is_replace_requested(view, member.id),
@@ -184,8 +188,8 @@ fn wait_before_last(
     }
 }
 
-/// Why a member that is well must not go yet: while fewer vote than are asked for, each of them holds data that few others
-/// have.
+/// A blocker for a healthy member while fewer vote than the spec asks for: each of them holds data that few others
+/// have. `None` if the cause cannot wait.
 fn why_too_few_voters(
     view: &ClusterView<'_>,
     known: &Known,
@@ -205,7 +209,8 @@ fn why_too_few_voters(
     })
 }
 
-/// What a person can say where another volume lies in the place of a member's own and cannot be given up.
+/// Where another volume is in the place of a member's own: tells the user how to declare it the member's own. `None`
+/// for any other cause, and without a PVC.
 fn consent_hint(view: &ClusterView<'_>, replace: &Replace) -> Option<Blocker> {
     let claim = replace
         .claim
@@ -217,17 +222,20 @@ fn consent_hint(view: &ClusterView<'_>, replace: &Replace) -> Option<Blocker> {
     })
 }
 
-/// Whether it waits for others, and not for a person to find out why it failed again and again.
+/// Whether the member is still in the membership and waits for others. False once the attempts are used up: then only
+/// the user can help.
 pub fn is_waiting(known: &Known, replace: &Replace) -> bool {
     known.members.contains_key(&replace.id) && replace.attempt <= MAX_ATTEMPTS
 }
 
+/// What comes next about the disk of a member that was taken out: a step, or a deletion that is not finished.
 enum DiskCleanup {
     Step(Step),
     Waits(MemberProblem),
 }
 
-/// The old disk goes, and with it every pod that holds it; none once it is gone.
+/// Deletes the recorded PVC of a member that was taken out, with every pod that holds it. `None` once both are gone,
+/// and if the disk may stay (`Cause::keeps_disk`). On a lost node the pod gets no grace period.
 fn clear_disk(view: &ClusterView<'_>, replace: &Replace) -> Option<DiskCleanup> {
     if replace.cause.keeps_disk() {
         return None;

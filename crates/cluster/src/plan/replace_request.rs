@@ -10,7 +10,7 @@ use super::decision::{FlowDecision, Reason};
 use crate::pending_operation::{Cause, Operation, Replace};
 use crate::persisted_state::PersistedState;
 
-/// Whether a person wants another member in the place of this one, and it was not done yet.
+/// Whether the annotation `replace` names this member ID, and that member was not replaced yet.
 pub fn is_replace_requested(view: &ClusterView<'_>, id: MemberId) -> bool {
     let observed = view.observed;
     let asked = observed.replace.as_deref().and_then(|text| text.parse().ok());
@@ -35,7 +35,8 @@ pub fn note_completion(view: &ClusterView<'_>, persisted: &mut PersistedState) {
     }
 }
 
-/// What is asked for and names nobody.
+/// Reports an annotation `replace` with something else than the ID of a member. `None` without the annotation, and for
+/// the ID that was replaced last.
 pub fn report_unknown_member(view: &ClusterView<'_>, known: &Known) -> Option<FlowDecision> {
     let observed = view.observed;
     let text = observed.replace.as_deref()?;

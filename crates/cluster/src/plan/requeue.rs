@@ -15,7 +15,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How soon to look again when nothing is to be done.
 const IDLE: Duration = Duration::from_secs(30);
 
-/// When to look again, after this was decided for this reason.
+/// The time to the next reconcile if no watch triggers one before. Zero if the persisted state changed while something
+/// is under way, at most `IDLE`.
 pub fn requeue_after(
     observed: &ObservedCluster,
     persisted: &PersistedState,
@@ -75,7 +76,7 @@ fn has_running_pod(observed: &ObservedCluster) -> bool {
     pods.any(|pod| pod.container == Container::Running)
 }
 
-/// The same inside those pods that what was begun is about; where nothing was begun, it may be any of them.
+/// Whether a pod of the pending operation runs. True without one: it may be about any pod.
 fn has_running_target(observed: &ObservedCluster, persisted: &PersistedState) -> bool {
     let ordinals = persisted
         .pending

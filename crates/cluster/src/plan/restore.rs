@@ -67,7 +67,8 @@ pub fn decide(
     begin(view, persisted).or_else(|| delete_late_pod(view, persisted))
 }
 
-/// The world as it is for the time of a restore: of another size later.
+/// A copy of the observed cluster with the size of the active restore, so that no flow scales it to the spec's
+/// meanwhile; `None` without an active restore.
 pub fn with_restore_size(observed: &ObservedCluster) -> Option<ObservedCluster> {
     let restore = observed
         .persisted
@@ -79,9 +80,9 @@ pub fn with_restore_size(observed: &ObservedCluster) -> Option<ObservedCluster> 
     Some(frozen)
 }
 
-/// Another restore takes the place of one that is past its commit and cannot go on: nothing of its data ever worked, and what
-/// it would restore may be gone for good; or what works is shown to nobody; or it has lost its quorum again. Whether it can
-/// go on is for whoever asks to judge.
+/// Replaces a committed restore that cannot go on by another requested one: its data never served, clients were never
+/// let in, or quorum was lost again. `None` if none is requested, or the present one may be rolled back or serves
+/// clients. The EtcdRestore controller judges whether it cannot go on.
 fn supersede(
     view: &ClusterView<'_>,
     persisted: &mut PersistedState,
@@ -137,7 +138,8 @@ fn supersede(
     Some(FlowDecision::without_operation(Reason::Restoring, text))
 }
 
-/// From here on this is the restore of the cluster.
+/// Makes this the restore of the cluster and its incarnation the present one. The raised revision is kept, so that a
+/// later restore goes above it.
 fn record_restore(persisted: &mut PersistedState, restore: Restore, request: &RestoreIntent) {
     persisted.incarnation = restore.incarnation;
     persisted.last_incarnation = restore.incarnation;
@@ -148,7 +150,8 @@ fn record_restore(persisted: &mut PersistedState, restore: Restore, request: &Re
     persisted.begin_restore(restore);
 }
 
-/// Begins with the restore that is asked for, whatever else was under way.
+/// Begins the requested restore and drops any pending operation. `None` if none may start, or this one was carried out
+/// or rolled back before; `Blocked` if the size is 0 and no voters are recorded.
 fn begin(view: &ClusterView<'_>, persisted: &mut PersistedState) -> Option<FlowDecision> {
     let observed = view.observed;
     let request = startable_request(observed)?;
@@ -200,8 +203,8 @@ fn begin(view: &ClusterView<'_>, persisted: &mut PersistedState) -> Option<FlowD
     Some(FlowDecision::without_operation(Reason::Restoring, text))
 }
 
-/// By how much the revision of the object is raised, so that it is above whatever the old cluster was seen at; not at all
-/// where etcd's tool cannot. Where nobody runs any more, at least what it was raised to before is known.
+/// By how much the revision of the backup is raised, so that it is above any that the old cluster or an earlier restore
+/// had. 0 if the request asks for none, or the oldest etcd that runs, or else that of the spec, cannot raise it.
 fn compute_revision_bump(
     observed: &ObservedCluster,
     persisted: &PersistedState,
@@ -227,8 +230,9 @@ fn compute_revision_bump(
     request.revision_bump.saturating_add(behind)
 }
 
-/// A pod that the StatefulSet still made from a template of before, after all was over; or one that was kept for its data
-/// and has lost them: it would fetch again what nobody keeps for it.
+/// While no restore is active: deletes a pod of another incarnation, which the StatefulSet may still create afterwards,
+/// if `is_disposable`; or one that cannot download the backup of a restore that is over. A pod that serves this cluster
+/// stays.
 fn delete_late_pod(view: &ClusterView<'_>, persisted: &PersistedState) -> Option<FlowDecision> {
     let observed = view.observed;
     // A restore that was rolled back is forgotten once nobody asks for it; its pods may come even later.
@@ -256,8 +260,9 @@ fn delete_late_pod(view: &ClusterView<'_>, persisted: &PersistedState) -> Option
     })
 }
 
-/// Whether nobody needs what may lie in a pod that was made for another life. Where data live with their pods, or nobody says
-/// what lies there, its container may just begin anew on data of this life.
+/// Whether a pod of another incarnation can be deleted safely: it reports an empty volume, or one that outlives the
+/// pod; it still downloads a backup; or its member can leave without breaking quorum. False where a formed cluster's
+/// membership is unknown.
 fn is_disposable(view: &ClusterView<'_>, persisted: &PersistedState, ordinal: Ordinal) -> bool {
     let observed = view.observed;
     let has_nothing = observed

@@ -18,26 +18,28 @@ pub fn awaits_restore(observed: &ObservedCluster, persisted: &PersistedState) ->
     observed.desired.awaits_restore && !is_begun && !has_running_member && observed.adopt.is_empty()
 }
 
-/// Whether the cluster of before a restore was none: it waited, and does so again if the restore is given up.
+/// Whether no cluster had formed before this restore, and the spec lets it await one: after a roll-back it waits again.
 pub fn returns_to_waiting(observed: &ObservedCluster, restore: &Restore) -> bool {
     observed.desired.awaits_restore && restore.previous_incarnation == 0
 }
 
-/// The restore that is asked for and may begin.
+/// The requested restore. `None` if there is none, it cannot be read, or it is stale: over long ago, or its EtcdRestore
+/// is gone. Whether it was carried out before, the caller checks.
 pub fn startable_request(observed: &ObservedCluster) -> Option<&RestoreIntent> {
     let request = observed.restore.as_ref().ok()?.as_ref()?;
     (!observed.is_stale).then_some(request)
 }
 
-/// What is asked for, if it is still this restore.
+/// The request, if it is for this restore: same UID and same backup. `None` for another one, without one, or if it
+/// cannot be read.
 pub fn matching_request<'a>(observed: &'a ObservedCluster, restore: &Restore) -> Option<&'a RestoreIntent> {
     let request = observed.restore.as_ref().ok()?.as_ref()?;
     let is_same = request.uid == restore.uid && request.object.sha256 == restore.object_sha256;
     is_same.then_some(request)
 }
 
-/// Whether it is given up, while the old cluster can still come back. Who asked decides that, not the annotation: whoever takes it
-/// away may be behind, and somebody may have replaced the object without it, or with that of a restore of long ago.
+/// Whether an uncommitted restore is given up: its EtcdRestore is gone, or another restore is requested. A missing or
+/// stale annotation alone gives up nothing, as the object may have been replaced without it.
 pub fn is_withdrawn(observed: &ObservedCluster, restore: &Restore) -> bool {
     let asks_nothing = observed.restore == Ok(None) || observed.is_stale;
     let asks_for_another = matching_request(observed, restore).is_none() && !asks_nothing;
@@ -55,7 +57,8 @@ pub fn restore_terms(observed: &ObservedCluster, restore: &Restore) -> RestoreTe
     }
 }
 
-/// Whether the old data would go with the pods, and the old cluster can still come back.
+/// Whether deleting pods would destroy data that a roll-back needs: storage is ephemeral, a cluster had formed, and the
+/// restore is not committed.
 pub fn is_uncommitted_ephemeral(observed: &ObservedCluster, restore: &Restore) -> bool {
     observed.desired.storage.is_ephemeral() && restore.previous_incarnation > 0 && !restore.committed
 }

@@ -15,7 +15,8 @@ use super::step::Step;
 use crate::observed_state::Ordinal;
 use crate::pending_operation::{Grant, Operation};
 
-/// Lets a member start whose own volume is attached elsewhere now.
+/// Lets a member start on its recorded volume that is attached elsewhere now. `None` if it does not wait for that, or
+/// if the volume is another one, reverted, or a copy without the user's consent.
 pub fn resume_on_moved_volume(
     view: &ClusterView<'_>,
     ordinal: Ordinal,
@@ -55,8 +56,8 @@ pub fn resume_on_moved_volume(
     })
 }
 
-/// The same of whichever voter that is remembered, where no voter tells who the members are: the quorum may hang on it, and not
-/// on one that has its permit and does not use it.
+/// The same for any recorded member, while no voter tells who the members are: quorum may depend on it. One with a
+/// permit to write comes before one that does not use its permit.
 pub fn resume_any_on_moved_volume(view: &ClusterView<'_>) -> Option<FlowDecision> {
     let voters = view.observed.persisted.members.keys();
     let mut moved = voters
@@ -68,7 +69,8 @@ pub fn resume_any_on_moved_volume(view: &ClusterView<'_>) -> Option<FlowDecision
     Some(other.unwrap_or(first))
 }
 
-/// Lets a member start on the volume that was its own under an EtcdCluster of before, and that a person wants to be taken over.
+/// Lets a member start on the volume that it had under an earlier EtcdCluster and that the user adopts; `None` unless
+/// it waits on that volume.
 pub fn start_late_member(
     view: &ClusterView<'_>,
     cluster: ClusterId,
@@ -96,7 +98,7 @@ pub fn start_late_member(
     })
 }
 
-/// The same where nobody can tell who the members are: those that are remembered.
+/// The same for any recorded member that has a permit to write, while the membership is unknown.
 pub fn start_any_late_member(view: &ClusterView<'_>) -> Option<FlowDecision> {
     let persisted = &view.observed.persisted;
     let cluster = persisted.cluster?;

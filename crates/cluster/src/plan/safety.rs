@@ -56,7 +56,8 @@ fn unhealthy_voter(view: &ClusterView<'_>, known: &Known, voter: &Member) -> Blo
     Blocker::member(view.display_name(voter), MemberProblem::Unhealthy { cause })
 }
 
-/// Why no member can be added now; empty if one can.
+/// Why no member can be added now; empty if one can. Another member has not finished joining, or fewer voters are
+/// healthy than etcd needs to add one; without learners, that is all of them.
 pub fn addition_blockers(view: &ClusterView<'_>, known: &Known) -> Vec<Blocker> {
     let version = view.oldest_version(known);
     let voters = known.voters().count();

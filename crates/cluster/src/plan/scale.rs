@@ -55,7 +55,8 @@ pub fn decide(view: &ClusterView<'_>, known: &Known) -> Option<Candidate> {
     )))
 }
 
-/// Takes out the member at the highest place, unless a lower one must come back first.
+/// Takes out the member of the highest ordinal, unless a lower one must come back first. An unhealthy lower voter whose
+/// pod has found no node for `recovery.replaceAfter` is taken out in its stead.
 fn shrink(
     view: &ClusterView<'_>,
     known: &Known,
@@ -103,7 +104,8 @@ fn shrink(
     }
 }
 
-/// Waits for pods at places that are wanted; the volume of a former member there goes first.
+/// Waits for pods at ordinals that the spec asks for and that have no member. A volume there on which no member can
+/// start is deleted first.
 fn await_missing_members(
     view: &ClusterView<'_>,
     known: &Known,

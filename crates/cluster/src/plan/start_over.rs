@@ -24,7 +24,7 @@ use crate::observed_state::{Container, Ordinal};
 use crate::pending_operation::{Grant, Operation};
 use crate::persisted_state::PersistedState;
 
-/// What comes of it.
+/// Whether a cluster that starts over can be bootstrapped.
 #[derive(Debug)]
 pub enum StartOver {
     /// It goes on, or waits.
@@ -36,9 +36,9 @@ pub enum StartOver {
 /// The term in which members begin: nobody leads in it.
 const FIRST_TERM: RaftTerm = RaftTerm(1);
 
-/// Whether the data at a place live with its pod, and it may have agreed to something with others that are not there any
-/// more: nothing would tell once the pod is gone. Who waits has not begun. Who was in no term after the first has never
-/// heard of a leader, and hears of none if too few run to elect one.
+/// Whether deleting this pod may destroy the only copy of what clients wrote: its storage is ephemeral, and it may have
+/// had a leader. A process that waits tells by its disk; a member without a leader so far is safe unless so many run
+/// that they may elect one.
 fn may_hold_only_copy(view: &ClusterView<'_>, ordinal: Ordinal) -> bool {
     let observed = view.observed;
     let observed_member = observed.member(ordinal);
@@ -73,7 +73,7 @@ fn may_elect(view: &ClusterView<'_>) -> bool {
     running >= majority(members)
 }
 
-/// Every pod of the former incarnation goes; then all begins anew, unless a disk holds what a client wrote.
+/// Deletes the pods of the former incarnation, then collects reports; `Ready` once no disk holds what clients wrote.
 pub fn decide(view: &ClusterView<'_>, persisted: &PersistedState) -> StartOver {
     match recreate_pods(view, persisted) {
         Some(decision) => StartOver::Decision(decision),
@@ -85,7 +85,8 @@ fn going(text: &str) -> FlowDecision {
     FlowDecision::with_operation(Operation::StartOver, Reason::Bootstrapping, text)
 }
 
-/// Deletes the pods of an earlier incarnation; none once there are none.
+/// Deletes pods of another incarnation or spec hash, once the pod template has the new incarnation; `None` once there
+/// are none. A pod that may hold the only copy is left to the user.
 fn recreate_pods(view: &ClusterView<'_>, persisted: &PersistedState) -> Option<FlowDecision> {
     let observed = view.observed;
     let made_for = observed.set.as_ref().and_then(|set| set.spec_hash.as_ref());
@@ -125,7 +126,8 @@ fn recreate_pods(view: &ClusterView<'_>, persisted: &PersistedState) -> Option<F
     }))
 }
 
-/// Every member must say what is on its disk.
+/// Waits until every member has reported a disk that is empty or holds nothing that clients wrote. Any other disk is
+/// left to the user, and deleted only with the annotation `discard`.
 fn collect_reports(view: &ClusterView<'_>, persisted: &PersistedState) -> StartOver {
     let observed = view.observed;
     let wanted = u16::from(observed.desired.size.get());

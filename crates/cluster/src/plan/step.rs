@@ -94,7 +94,7 @@ pub enum Step {
     },
 }
 
-/// A pod as it was seen.
+/// A pod as it was seen: a step for it does not touch another pod of the same name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodRef {
     /// Its place.
@@ -116,12 +116,12 @@ pub enum GracePeriod {
 }
 
 impl GracePeriod {
-    /// What is left of the usual one where a node may be gone.
+    /// `Zero` if the pod's node is lost, so that its kubelet is not waited for; else `PodDefault`.
     pub fn zero_if(is_lost: bool) -> Self {
         if is_lost { Self::Zero } else { Self::PodDefault }
     }
 
-    /// Seconds, if not its own spec decides.
+    /// The seconds to delete a pod with; `None` for those of its own spec.
     pub fn seconds(self) -> Option<u32> {
         match self {
             Self::PodDefault => None,

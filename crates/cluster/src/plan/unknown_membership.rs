@@ -21,7 +21,8 @@ use crate::pending_operation::Operation;
 /// The explanation where etcd requires authentication.
 const AUTHENTICATION_REQUIRED: &str = "etcd requires authentication, and this version of the operator has no user there: it cannot tell who the members are, and changes nothing. Clients with a user are served. To let the operator look after the cluster, disable authentication: etcdctl auth disable.";
 
-/// Voters that wait on a volume of which nobody has noted whether it is their own.
+/// Names of voters that wait on a volume which is attached elsewhere now, and whose own volume was never recorded: it
+/// cannot be told from a copy.
 fn unrecorded_voters(view: &ClusterView<'_>) -> Vec<String> {
     let observed = view.observed;
     let members = &observed.persisted.members;
@@ -45,7 +46,7 @@ fn unrecorded_voters(view: &ClusterView<'_>) -> Vec<String> {
         .collect()
 }
 
-/// Says why no voter tells who the members are. What was begun stays as it is.
+/// Says why no voter tells who the members are. It takes no step, and the pending operation stays.
 pub fn decide(view: &ClusterView<'_>, operation: Option<&Operation>) -> FlowDecision {
     let observed = view.observed;
     let keep = |why: FlowDecision| FlowDecision {

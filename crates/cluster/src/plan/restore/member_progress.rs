@@ -44,7 +44,8 @@ pub enum MemberProgress<'a> {
     Unknown(MemberProblem),
 }
 
-/// What the member at this place has done.
+/// What the member of an ordinal has done, by its report or by the init container that downloads the backup. `Unknown`
+/// if neither says anything for the incarnation of this restore.
 pub fn assess_member<'a>(view: &ClusterView<'a>, restore: &Restore, ordinal: Ordinal) -> MemberProgress<'a> {
     let observed = view.observed;
     if let Some((pod, report)) = view.report(ordinal, restore.incarnation) {
@@ -73,7 +74,7 @@ pub fn assess_member<'a>(view: &ClusterView<'a>, restore: &Restore, ordinal: Ord
     MemberProgress::Unknown(diagnose::explain(view, ordinal))
 }
 
-/// Bytes that have arrived, of how many. A status is not written for every one of them.
+/// The bytes that have arrived, in `STEPS` steps, and the total: the status is not written for each of them.
 fn rounded_progress(fetch: &Fetch) -> Option<(u64, u64)> {
     let (bytes, total) = fetch.progress?;
     let step = (total / STEPS).max(1);
@@ -81,7 +82,7 @@ fn rounded_progress(fetch: &Fetch) -> Option<(u64, u64)> {
     Some((rounded, total))
 }
 
-/// The same of the member at this place.
+/// The bytes that the member of an ordinal has downloaded, rounded down like this; 0 if unknown.
 pub fn fetched_bytes(observed: &ObservedCluster, ordinal: Ordinal) -> i64 {
     let fetch = observed
         .member(ordinal)
@@ -99,6 +100,8 @@ pub fn previous_failure(restore: &Restore, report: &Report) -> Option<String> {
     (preparing.restore_uid == restore.uid).then(|| format!("{}: {}", failure.reason, failure.message))
 }
 
+/// What a report means for a restore. `Prepared` is only the directory of this very restore and backup; a volume that
+/// may not be restored onto is `Unusable`, one that cannot be read `Unknown`.
 fn classify_report<'a>(restore: &Restore, pod: &'a Pod, report: &'a Report) -> MemberProgress<'a> {
     let detail = || report.detail.clone();
     match &report.verdict {
@@ -138,6 +141,8 @@ fn classify_report<'a>(restore: &Restore, pod: &'a Pod, report: &'a Report) -> M
     }
 }
 
+/// `Ready` if it has not tried to restore or may try again, `Preparing` while it does, `Failed` after a permanent
+/// failure.
 fn classify_preparing<'a>(restore: &Restore, pod: &'a Pod, report: &'a Report) -> MemberProgress<'a> {
     let preparing_this = report
         .preparing
@@ -153,7 +158,7 @@ fn classify_preparing<'a>(restore: &Restore, pod: &'a Pod, report: &'a Report) -
     }
 }
 
-/// Each member's part, for people.
+/// How far each member of a restore is, for `status` alone: nothing is decided by it.
 pub fn member_restore_statuses(observed: &ObservedCluster, restore: &Restore) -> Vec<MemberRestoreStatus> {
     let view = ClusterView::new(observed);
     let describe = |ordinal: Ordinal| {

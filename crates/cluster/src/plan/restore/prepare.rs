@@ -39,7 +39,9 @@ struct Tally {
     waits: Vec<Blocker>,
 }
 
-/// Permits to restore into side directories, until enough are prepared.
+/// Permits members to restore beside their old data, and commits once all are prepared, or a majority and
+/// `STRAGGLER_TIMEOUT` has passed. Rolls back if the restore is withdrawn, fails or stalls; past the commit it is
+/// `Blocked` instead.
 pub fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState, mut restore: Restore) -> FlowDecision {
     let observed = view.observed;
     if is_withdrawn(observed, &restore) {
@@ -149,7 +151,8 @@ pub fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState, mut restor
     }
 }
 
-/// Whether a pod of this very life has neither the backup nor what would fetch it: it was made while nobody knew what to fetch.
+/// Whether a pod of this restore has neither the backup nor the init container that downloads it, as it was made before
+/// the request could be read: it is re-created. False without a matching request.
 fn cannot_fetch(observed: &ObservedCluster, restore: &Restore, pod: &Pod, report: &Report) -> bool {
     let is_there = report.fetched.as_ref() == Some(&restore.uid);
     matching_request(observed, restore).is_some() && pod.fetch.is_none() && !is_there
@@ -186,7 +189,7 @@ fn recovery_hint(observed: &ObservedCluster, restore: &Restore) -> String {
     }
 }
 
-/// What helps where no pod of a new cluster starts.
+/// What the user can do if no pod of a new cluster starts: there is no old cluster to return to.
 fn stuck_pods_hint(restore: &Restore) -> String {
     let name = &restore.name;
     format!(
@@ -194,12 +197,15 @@ fn stuck_pods_hint(restore: &Restore) -> String {
     )
 }
 
+/// What follows from what the members have done.
 enum PrepareOutcome {
     Commit(ClusterId),
     RollBack(RollbackCause),
     Wait,
 }
 
+/// Commits once enough members are prepared and the old pods cannot have quorum. Rolls back if members restored
+/// different clusters, if one failed and no majority is prepared, or if an old cluster waits and nothing advances.
 fn choose_outcome(
     view: &ClusterView<'_>,
     persisted: &PersistedState,
@@ -242,7 +248,8 @@ fn choose_outcome(
     }
 }
 
-/// From here only forward. Whoever writes this first decides: a roll-back is the same field.
+/// Makes the restored data the cluster's: the recorded cluster ID changes, and the recorded members are dropped. From
+/// here there is no roll-back; both write the same field of the status, so that only one of them can succeed.
 fn commit(
     view: &ClusterView<'_>,
     persisted: &mut PersistedState,

@@ -59,7 +59,8 @@ impl RollbackCause {
     }
 }
 
-/// Gives the restore up.
+/// Begins to roll a restore back: the old incarnation and cluster ID become the present ones, or a new incarnation if
+/// no cluster had formed. Only before the commit: after it the old data may be gone.
 pub fn begin(
     view: &ClusterView<'_>,
     persisted: &mut PersistedState,
@@ -90,7 +91,8 @@ pub fn begin(
     FlowDecision::without_operation(Reason::Restoring, text)
 }
 
-/// Goes on with it.
+/// Deletes the pods of the restore once the pod template has the old incarnation, and ends as `RolledBack` when none is
+/// left except on lost nodes. A cluster that had not formed starts over, or waits for a restore again.
 pub fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState, mut restore: Restore) -> FlowDecision {
     let observed = view.observed;
     let why = restore.message.clone().unwrap_or_default();

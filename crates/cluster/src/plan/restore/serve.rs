@@ -20,7 +20,9 @@ use crate::plan::removal::move_leadership;
 use crate::plan::restore_request::matching_request;
 use crate::plan::step::{GracePeriod, PodRef, Step};
 
-/// Brings the restored cluster in order.
+/// Finishes a restore whose data serve: starts late members, disarms alarms of the backup, lets clients in after the
+/// comparison, repairs members, and re-creates pods without the download. Begins anew if quorum is lost before clients
+/// came.
 pub fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState, mut restore: Restore) -> FlowDecision {
     let observed = view.observed;
     let keep = |decision: FlowDecision| FlowDecision {
@@ -113,7 +115,8 @@ pub fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState, mut restor
     regular
 }
 
-/// Members that were prepared in time and start late: they never ran, so they may.
+/// Permits members that prepared in time and never ran to start on the restored data; `None` if no permit is to be
+/// given.
 fn start_late_members(
     view: &ClusterView<'_>,
     persisted: &PersistedState,
@@ -128,8 +131,8 @@ fn start_late_members(
     step.map(|step| decision.with_step(step))
 }
 
-/// Whether clients see nothing but the data of the backup: the very ones that are served were compared, or nobody is left who
-/// would do it or have others served in their place. Who is there and does not ask any more, because somebody replaced the object without the annotation, asks again.
+/// Whether clients may be let in: the data of the very cluster that serves were compared, or the EtcdRestore is gone
+/// and no other follows. One that is there but whose annotation is missing is awaited: it asks again.
 fn may_admit_clients(view: &ClusterView<'_>, restore: &Restore) -> bool {
     let observed = view.observed;
     let is_compared = |request: &RestoreIntent| {
@@ -140,8 +143,8 @@ fn may_admit_clients(view: &ClusterView<'_>, restore: &Restore) -> bool {
     matching_request(observed, restore).map_or(is_discard_requested, is_compared)
 }
 
-/// Whether a pod of before still counts as ready: its node cannot say that it has ended, and clients are sent to it beside
-/// the others until the node counts as lost.
+/// Whether a pod of another incarnation still counts as ready, as on a lost node: the Service would send clients to it,
+/// too.
 fn has_ready_stale_pod(observed: &ObservedCluster, incarnation: i64) -> bool {
     stale_pods(observed, incarnation).any(|(_, pod)| pod.ready)
 }
@@ -152,7 +155,8 @@ fn has_unknown_alarms(observed: &ObservedCluster) -> bool {
     observed.alarms_failure.is_some() || alarms.any(|alarm| matches!(alarm.kind, AlarmKind::Other(_)))
 }
 
-/// Alarms of members that are none, which came with the data: etcd refuses writes for them as for any other.
+/// Disarms an alarm of a member ID that is not in the membership: it came with the backup. NOSPACE is `Blocked` instead
+/// while the database reaches the quota. `None` if there is no such alarm.
 fn alarms(view: &ClusterView<'_>, known: &Known) -> Option<FlowDecision> {
     let observed = view.observed;
     let came_with_backup = |alarm: &&Alarm| {
@@ -187,7 +191,8 @@ fn alarms(view: &ClusterView<'_>, known: &Known) -> Option<FlowDecision> {
     Some(FlowDecision::without_operation(Reason::Restoring, text).with_step(Step::Disarm(*alarm)))
 }
 
-/// Deletes a pod that is still about to fetch: the next one starts without.
+/// Deletes a pod of the restore that has not downloaded the backup. Asked once the others have quorum: the next pod
+/// starts without the download and joins as a new member.
 fn delete_pending_fetch_pod(view: &ClusterView<'_>, restore: &Restore) -> Option<Step> {
     let observed = view.observed;
     let waits = |pod: &Pod| {
@@ -204,9 +209,9 @@ fn delete_pending_fetch_pod(view: &ClusterView<'_>, restore: &Restore) -> Option
     })
 }
 
-/// Deletes a pod that cannot fetch, where the others decide without it: whoever has data does not fetch. Where the data
-/// live with the pods and nobody serves any more, one that never will can be deleted as well: it has nothing, and only a
-/// pod that does not fetch can say so.
+/// Deletes a pod whose download failed, if the members have quorum: its member gets the data from them. With ephemeral
+/// storage and no member that serves, also a pod whose download can never succeed: it has no data, and only a pod
+/// without a download can report so.
 pub fn delete_failed_fetch_pod(view: &ClusterView<'_>) -> Option<Step> {
     let observed = view.observed;
     let known = view.known();

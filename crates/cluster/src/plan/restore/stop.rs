@@ -7,7 +7,9 @@ use crate::plan::cluster_view::ClusterView;
 use crate::plan::decision::{FlowDecision, Reason};
 use crate::plan::restore_request::{is_uncommitted_ephemeral, is_withdrawn};
 
-/// Deletes the pods of before, and goes on once those that may still run decide nothing.
+/// Deletes the pods of the old incarnation once the pod template has the new one, and lets members prepare once those
+/// that may still run cannot have quorum. Ephemeral data go with the pods, so that the commit is recorded before. Rolls
+/// back if the restore is withdrawn.
 pub fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState, mut restore: Restore) -> FlowDecision {
     let observed = view.observed;
     if is_withdrawn(observed, &restore) {

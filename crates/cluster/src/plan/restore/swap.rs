@@ -19,7 +19,8 @@ use crate::plan::quorum::majority;
 use crate::plan::restore_request::{matching_request, restore_terms};
 use crate::plan::step::{GracePeriod, Step};
 
-/// Permits the members to start on the restored data, until a voter can say who the members are.
+/// Permits the members to start on the restored data, until a voter can say who the members are. If so many lost these
+/// data that the others are no majority, it restores anew.
 pub fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState, mut restore: Restore) -> FlowDecision {
     let observed = view.observed;
     if let Some(known) = view.known() {
@@ -63,7 +64,8 @@ pub fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState, mut restor
     }
 }
 
-/// Permits for those that are still to start, to whom one has been given, and what is waited for.
+/// The step with the permits to write, `None` if there are none; all grants given so far, which are kept; and what the
+/// other members wait for.
 pub fn permits(
     view: &ClusterView<'_>,
     persisted: &PersistedState,
@@ -112,7 +114,8 @@ pub fn permits(
     (step, targets, waits)
 }
 
-/// Whether it can never be among the first voters of the restored cluster.
+/// Whether a member can never be among the first voters of the restored cluster: it has no data of it, and no permit
+/// that it may still use. One that downloads, or of which nothing is known, is not lost.
 fn is_lost(view: &ClusterView<'_>, restore: &Restore, ordinal: Ordinal) -> bool {
     match assess_member(view, restore, ordinal) {
         MemberProgress::Ready(..)
@@ -124,9 +127,9 @@ fn is_lost(view: &ClusterView<'_>, restore: &Restore, ordinal: Ordinal) -> bool 
     }
 }
 
-/// Begins anew where so many voters of a cluster into which clients were never let have lost their disks that the others decide
-/// nothing. Somebody may have written past the Service all the same: only where each of the others says that it holds nothing
-/// but what was restored.
+/// Restores the same backup anew if so many voters lost their disks that the others have no quorum. `None` once clients
+/// were let in, or if another voter does not answer or is above the restored revision: somebody may have written past
+/// the Service.
 pub fn restart_if_quorum_lost(
     view: &ClusterView<'_>,
     persisted: &mut PersistedState,
@@ -155,7 +158,8 @@ pub fn restart_if_quorum_lost(
     Some(restart_restore(view, persisted, restore.clone(), &lost))
 }
 
-/// Too many have lost what they restored before it ever served: all of it is done anew, from the same object.
+/// Restores the same backup anew under another incarnation, after too many members lost the restored data before the
+/// cluster served.
 fn restart_restore(
     view: &ClusterView<'_>,
     persisted: &mut PersistedState,
