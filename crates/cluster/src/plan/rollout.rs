@@ -113,7 +113,8 @@ fn request_backup(view: &ClusterView<'_>, persisted: &PersistedState) -> Option<
     Some(decision.with_step(Step::RequestBackup(request)))
 }
 
-/// Restarts the next member with the current pod template, or says what that waits for; none if there is none to restart.
+/// The next step of a rollout, or what it waits for: log entries, a backup or a downgrade first, then one member
+/// restarts. `None` if nothing is due, and while the alarm CORRUPT, a joining member or other clusters hold it up.
 pub fn decide(view: &ClusterView<'_>, known: &Known, persisted: &PersistedState) -> Option<Candidate> {
     let observed = view.observed;
     let set = observed.set.as_ref()?;
@@ -240,8 +241,9 @@ pub fn decide(view: &ClusterView<'_>, known: &Known, persisted: &PersistedState)
     )))
 }
 
-/// Whether etcd does not run in a pod that has its data, and will not without help: it keeps another member from joining. Where
-/// it has served with its template, its data are a copy, which only goes once others serve with the changed template.
+/// For members that keep their data in their pods: whether etcd in a pod has stopped and will not run without help, so
+/// that its member is replaced although it is unhealthy. If it has served with its template, only once it crash-loops
+/// and others serve with the changed template.
 fn will_not_serve(view: &ClusterView<'_>, pod: &Pod) -> bool {
     let set = view.observed.set.as_ref();
     let spec_hash = set.and_then(|set| set.spec_hash.as_deref());
@@ -267,7 +269,8 @@ fn have_clients_returned(view: &ClusterView<'_>, known: &Known, goes: MemberId) 
     known.voters().count() <= 2 || others.any(has_served_for_a_while)
 }
 
-/// The leader comes last, so that leadership moves once: to a member that stays.
+/// The outdated member that restarts next: the lowest ordinal, but the leader last, so that leadership moves once, to a
+/// member that stays.
 fn next_member<'a, 'b>(
     known: &Known,
     outdated: &'a [(Ordinal, &'b Pod, &'b Member)],
@@ -277,6 +280,8 @@ fn next_member<'a, 'b>(
         .min_by_key(|(ordinal, _, member)| (known.leader == Some(member.id), *ordinal))
 }
 
+/// Restarts one member, after moving its leadership unless it is unhealthy. A ready pod of more than two voters is
+/// evicted, any other deleted. `left` members have an earlier template.
 fn restart(
     view: &ClusterView<'_>,
     known: &Known,

@@ -39,13 +39,14 @@ pub enum BackupFirst {
 }
 
 impl BackupFirst {
-    /// Whether the pod template may change.
+    /// Whether the pod template does not wait for a backup any more: it is verified, or none is needed.
     pub fn is_done(&self) -> bool {
         matches!(self, Self::NotNeeded | Self::Verified)
     }
 }
 
-/// How far the backup is. One verified backup suffices, whichever `EtcdBackup` made it.
+/// How far the backup is. One verified backup suffices, whichever `EtcdBackup` made it, if it began after the request.
+/// One that ended longer than `COUNTS_FOR` ago does not count: another one is requested.
 pub fn state(view: &ClusterView<'_>, persisted: &PersistedState) -> BackupFirst {
     let observed = view.observed;
     let changes_minor = versions::is_next_minor(view) || versions::is_previous_minor(view);
@@ -119,7 +120,8 @@ pub fn state(view: &ClusterView<'_>, persisted: &PersistedState) -> BackupFirst 
     }
 }
 
-/// The `EtcdBackup` that a backup is requested from.
+/// The `EtcdBackup` that a backup is requested from: one that is not refused, then one whose last backup is verified,
+/// then the first by name. `None` without any.
 fn preferred(backups: &[ObservedBackup]) -> Option<&ObservedBackup> {
     backups
         .iter()
@@ -132,7 +134,7 @@ fn is_recent(backup: &ObservedBackup, now: Timestamp) -> bool {
     completed.is_some_and(|completed| now.duration_since(completed) < COUNTS_FOR)
 }
 
-/// Whether a backup that was started for this request has finished.
+/// Whether a backup that was started for this request has finished, successfully or not.
 fn has_finished(backup: &ObservedBackup, value: &str) -> bool {
     backup.handled_request.as_deref() == Some(value) && !backup.is_running
 }

@@ -66,7 +66,8 @@ pub fn not_lowered(status: &Status, cluster_version: Option<&Version>, target: M
     (stored != Some(target)).then_some(NotLowered::StorageVersion)
 }
 
-/// Whether the cluster version keeps members from this minor version, whatever their files are of.
+/// `ClusterVersion` unless the cluster version is of exactly this minor version; an unknown one counts as not lowered.
+/// The files of the members are not considered.
 pub fn cluster_not_lowered(cluster_version: Option<&Version>, target: Minor) -> Option<NotLowered> {
     (cluster_version.and_then(Minor::of) != Some(target)).then_some(NotLowered::ClusterVersion)
 }
@@ -84,6 +85,8 @@ enum Stage {
     Lowered,
 }
 
+/// How far the downgrade to the wanted version is. Only meaningful if that is a lower minor version than every member
+/// runs.
 fn stage(view: &ClusterView<'_>, persisted: &PersistedState) -> Stage {
     if !is_enabled_for(view, Minor::of(&view.observed.wanted.version)) {
         return match minor::wait_before_next_minor(view, persisted) {
@@ -106,7 +109,8 @@ fn stage(view: &ClusterView<'_>, persisted: &PersistedState) -> Stage {
     }
 }
 
-/// A member that answers and must not start with the wanted minor version yet.
+/// The first member that answers and must not start with the wanted minor version yet. Members that do not answer are
+/// left out.
 fn first_not_lowered(view: &ClusterView<'_>) -> Option<(Ordinal, NotLowered)> {
     let observed = view.observed;
     let target = Minor::of(&observed.wanted.version)?;
@@ -116,8 +120,9 @@ fn first_not_lowered(view: &ClusterView<'_>) -> Option<(Ordinal, NotLowered)> {
     })
 }
 
-/// Why the member at an ordinal must not restart with the current pod template yet. Of one that does not answer the files were
-/// lowered before the template changed: they stay so with the cluster version.
+/// Why the member at an ordinal must not restart with the current pod template yet; `None` if it may, also where that
+/// is no lower. If it does not answer, only the cluster version counts: its files were lowered before the template
+/// changed.
 pub fn restart_wait(view: &ClusterView<'_>, ordinal: Ordinal) -> Option<NotLowered> {
     let observed = view.observed;
     let target = Minor::of(template_version(view)?)?;
@@ -144,12 +149,13 @@ pub fn wait_before_template(view: &ClusterView<'_>, persisted: &PersistedState) 
     }
 }
 
-/// Whether nothing but a backup keeps a downgrade from its next step.
+/// Whether nothing but a backup keeps a downgrade from its next step: to be enabled, or the change of the pod template.
 pub fn is_backup_due(view: &ClusterView<'_>, persisted: &PersistedState) -> bool {
     matches!(stage(view, persisted), Stage::Ready | Stage::Lowered)
 }
 
-/// Whether every member that answers may start with the changed pod template, if that is of a lower minor version.
+/// Whether every member that answers may start with the changed pod template. True if that is of no lower minor
+/// version.
 pub fn are_others_lowered(view: &ClusterView<'_>) -> bool {
     let wanted = Minor::of(&view.observed.wanted.version);
     let is_lower = template_version(view).is_some_and(|template| wanted < Minor::of(template));
@@ -162,15 +168,16 @@ pub fn must_return(view: &ClusterView<'_>) -> bool {
     is_template_below(view) && is_joining(view)
 }
 
-/// Whether members stay on the minor version that all of them run for now, although the spec asks for the one below: a member
-/// is to join first, or etcd does not go down any more.
+/// Whether the pod template keeps the minor version that all members run, although the spec asks for the one below: a
+/// member is to join first, or etcd has ended the downgrade before any member restarted.
 pub fn must_stay(view: &ClusterView<'_>) -> bool {
     let has_answer = || answering(view).next().is_some();
     let is_ended = || is_template_behind(view) || (has_answer() && enabled(view).is_none());
     is_joining(view) || (is_template_below(view) && is_ended())
 }
 
-/// Whether a member joins, or can join now.
+/// Whether a member is joining or being replaced, or a pod waits on an empty volume to join. While the membership is
+/// unknown, only the pending operation counts.
 fn is_joining(view: &ClusterView<'_>) -> bool {
     let observed = view.observed;
     let pending = observed.persisted.pending.as_ref();
@@ -189,7 +196,8 @@ fn is_joining(view: &ClusterView<'_>) -> bool {
         || Ordinal::first_n(wanted).any(can_join)
 }
 
-/// Enables a downgrade once the pod template waits for nothing else (`may_enable`), or cancels one that the spec does not ask for.
+/// Enables a downgrade once the pod template waits for nothing else (`may_enable`), or cancels one that the spec does
+/// not ask for. `None` if neither is due; none is canceled while the pod template still needs it.
 pub fn decide(view: &ClusterView<'_>, persisted: &PersistedState, may_enable: bool) -> Option<FlowDecision> {
     let wanted = &view.observed.wanted.version;
     if is_enabled(view) && !is_enabled_for(view, Minor::of(wanted)) {
@@ -210,6 +218,7 @@ pub fn decide(view: &ClusterView<'_>, persisted: &PersistedState, may_enable: bo
     }))
 }
 
+/// Adds the step that cancels the downgrade, at the member that says that one is enabled.
 fn cancel(view: &ClusterView<'_>, decision: FlowDecision) -> FlowDecision {
     match enabled(view) {
         Some((ordinal, _)) => decision.with_step(Step::CancelDowngrade { ordinal }),
@@ -217,8 +226,8 @@ fn cancel(view: &ClusterView<'_>, decision: FlowDecision) -> FlowDecision {
     }
 }
 
-/// What comes before a member joins: no member can while a downgrade is enabled, and none starts with a pod template below the
-/// cluster version.
+/// Holds back a decision that would let a member join during a downgrade, and cancels the downgrade first: no member
+/// can join while one is enabled, nor start below the cluster version. Any other decision is returned unchanged.
 pub fn before_join(view: &ClusterView<'_>, known: &Known, mut decision: FlowDecision) -> FlowDecision {
     let Some(ordinal) = joining(&decision) else {
         return decision;
@@ -259,7 +268,7 @@ pub fn before_join(view: &ClusterView<'_>, known: &Known, mut decision: FlowDeci
     cancel(view, decision)
 }
 
-/// The ordinal of the member that a step lets join.
+/// The ordinal of the member that the step of a decision adds, or permits to join; `None` for any other step.
 fn joining(decision: &FlowDecision) -> Option<Ordinal> {
     match &decision.step {
         Some(Step::Add { ordinal, .. }) => Some(*ordinal),

@@ -18,8 +18,9 @@ pub fn answering<'a>(view: &ClusterView<'a>) -> impl Iterator<Item = (Ordinal, &
     })
 }
 
-/// The member that says that a downgrade is enabled, and to which minor version, if that can be read. The most advanced one
-/// that follows a leader counts: one that is cut off from the others tells what was, and cannot change it.
+/// The member that says that a downgrade is enabled, and to which minor version, if that can be read. The most advanced
+/// one that follows a leader counts: one that is cut off tells what was. `None` if that one says no, or none tells, as
+/// before 3.6.
 pub fn enabled(view: &ClusterView<'_>) -> Option<(Ordinal, Option<Minor>)> {
     let telling = answering(view).filter(|(_, status)| status.downgrade.is_some());
     let (ordinal, status) = telling.max_by_key(|(ordinal, status)| {
@@ -32,12 +33,12 @@ pub fn enabled(view: &ClusterView<'_>) -> Option<(Ordinal, Option<Minor>)> {
     }
 }
 
-/// Whether any member says that a downgrade is enabled.
+/// Whether a downgrade is enabled, as far as members tell (`enabled`).
 pub fn is_enabled(view: &ClusterView<'_>) -> bool {
     enabled(view).is_some()
 }
 
-/// Whether a downgrade to this minor version is enabled.
+/// Whether a downgrade to this minor version is enabled; false if its target cannot be read.
 pub fn is_enabled_for(view: &ClusterView<'_>, minor: Option<Minor>) -> bool {
     minor.is_some() && enabled(view).is_some_and(|(_, target)| target == minor)
 }

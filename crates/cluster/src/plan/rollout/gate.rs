@@ -15,13 +15,14 @@ use crate::observed_state::{ObservedMember, Ordinal, Pod, PodAdmission};
 use crate::persisted_state::{PersistedState, Restore};
 use crate::plan::cluster_view::ClusterView;
 
-/// Whether the spec asks for another pod template than the StatefulSet has.
+/// Whether the spec asks for another pod template than the StatefulSet has; false without a StatefulSet.
 pub fn is_template_changed(view: &ClusterView<'_>) -> bool {
     let set = view.observed.set.as_ref();
     set.is_some_and(|set| set.spec_hash.as_ref() != Some(&view.observed.wanted.spec_hash))
 }
 
-/// Whether the pod template of a cluster that has formed may become the one that is asked for.
+/// Whether the pod template of a formed cluster may become the one that is asked for: nothing holds the change, and it
+/// is due and the API server admits its pods, or members could not start again with the present template.
 pub fn may_update_template(view: &ClusterView<'_>, persisted: &PersistedState) -> bool {
     is_change_wanted(view, persisted)
         && (must_follow_members(view) || (is_update_due(view, persisted) && is_pod_admitted(view)))
@@ -36,7 +37,8 @@ pub fn needs_dry_run(view: &ClusterView<'_>, persisted: &PersistedState) -> bool
         && (is_update_due(view, persisted) || requests_backup())
 }
 
-/// Whether the template names a minor version with which the members cannot start again.
+/// Whether the members cannot start again with the minor version of the template. It then changes at once, without a
+/// backup, the dry run, a slot or healthy members.
 fn must_follow_members(view: &ClusterView<'_>) -> bool {
     minor::is_return_asleep(view)
         || versions::is_template_behind(view)
@@ -99,7 +101,8 @@ pub fn is_change_refused(view: &ClusterView<'_>) -> bool {
         || (is_template_changed(view) && (user_blocker(view).is_some() || !is_pod_admitted(view)))
 }
 
-/// How far the backup is that comes before another minor version, while nothing else keeps the members from it.
+/// How far the backup before another minor version is. `NotNeeded` also while something else keeps the members from
+/// that version, or, before it is requested, the API server does not admit the pods.
 pub fn pending_backup(view: &ClusterView<'_>, persisted: &PersistedState) -> BackupFirst {
     match due_backup(view, persisted) {
         BackupFirst::ToRequest(_) if !is_pod_admitted(view) => BackupFirst::NotNeeded,
@@ -107,7 +110,8 @@ pub fn pending_backup(view: &ClusterView<'_>, persisted: &PersistedState) -> Bac
     }
 }
 
-/// How far that backup is, whatever the API server says to the changed pods.
+/// How far the backup before another minor version is, whatever the API server says to the changed pods; `NotNeeded`
+/// also while something else keeps the members from that version.
 fn due_backup(view: &ClusterView<'_>, persisted: &PersistedState) -> BackupFirst {
     let is_due = if versions::is_next_minor(view) {
         !versions::is_template_behind(view) && may_change_minor(view, persisted)
@@ -153,8 +157,8 @@ fn may_change_minor(view: &ClusterView<'_>, persisted: &PersistedState) -> bool 
     view.observed.wanted.has_slot && minor::wait_before_next_minor(view, persisted).is_none()
 }
 
-/// Whether no voter ever served with the pod template, and nobody can tell the members by now: the template may be why, though
-/// the pods run. They are left alone, and take the changed template when a person deletes them.
+/// Whether no voter ever served with the pod template, and the membership is unknown: the template may be why, though
+/// the pods run. It may change then, but running pods are left alone until the user deletes them.
 fn is_unserved_without_quorum(view: &ClusterView<'_>) -> bool {
     let spec_hash = view
         .observed
@@ -173,7 +177,7 @@ pub fn lying_image(view: &ClusterView<'_>) -> Option<Blocker> {
     refused_image(view).or_else(|| image_that_runs(view))
 }
 
-/// The same where the guard does not start etcd.
+/// A member with the current pod template whose guard does not start etcd, as its image holds another version.
 pub fn refused_image(view: &ClusterView<'_>) -> Option<Blocker> {
     current_pods(view).find_map(|(ordinal, _, _)| {
         let problem = view.refused_image(ordinal)?;
@@ -181,7 +185,8 @@ pub fn refused_image(view: &ClusterView<'_>) -> Option<Blocker> {
     })
 }
 
-/// The same where etcd runs.
+/// A member with the current pod template that runs another minor version than the template names, or a patch for which
+/// `keeps_from_next` holds.
 fn image_that_runs(view: &ClusterView<'_>) -> Option<Blocker> {
     let named = view.observed.set.as_ref()?.version.as_ref()?;
     current_pods(view).find_map(|(ordinal, member, pod)| {
@@ -210,7 +215,8 @@ fn current_pods<'a>(view: &ClusterView<'a>) -> impl Iterator<Item = (Ordinal, &'
     })
 }
 
-/// Whether members that run this version go to the one that the pod template names, once more and for ever, before any other.
+/// Whether members that run this version never get beyond the one that the pod template names: that is only on the way,
+/// and the next one cannot be reached from the older patch that the image really holds.
 fn keeps_from_next(view: &ClusterView<'_>, running: &Version, named: &Version) -> bool {
     let wanted = &view.observed.wanted;
     let is_on_the_way = wanted.version == *named && !wanted.later_versions.is_empty();
@@ -219,7 +225,9 @@ fn keeps_from_next(view: &ClusterView<'_>, running: &Version, named: &Version) -
     is_on_the_way && running < named && (goes_down || is_too_old)
 }
 
-/// Why the user must act before this change can be rolled out.
+/// Why the user must act before this change can be rolled out: the version cannot be reached, authentication is
+/// enabled, encryption is switched, the quota is too small, or members without volumes are too few. `None` if nothing
+/// is known.
 pub fn user_blocker(view: &ClusterView<'_>) -> Option<Blocker> {
     let observed = view.observed;
     let set = observed.set.as_ref()?;

@@ -10,7 +10,8 @@ use crate::plan::cluster_view::ClusterView;
 use crate::plan::diagnose::describe_unhealthy;
 use crate::plan::quorum::majority;
 
-/// Why a voter cannot do without any of the others; none if it serves.
+/// Why a voter does not count as serving in a rollout; `None` if it is healthy, and its pod is ready and not being
+/// deleted. Under the alarm NOSPACE its pod need not be ready.
 pub fn voter_problem(view: &ClusterView<'_>, known: &Known, voter: &Member) -> Option<MemberProblem> {
     let Some(ordinal) = view.ordinal(voter) else {
         return Some(MemberProblem::NotOfThisCluster { id: voter.id });
@@ -29,14 +30,16 @@ pub fn voter_problem(view: &ClusterView<'_>, known: &Known, voter: &Member) -> O
     (!is_ready && !is_excused).then_some(MemberProblem::PodNotReady)
 }
 
-/// Whether each voter serves.
+/// Whether `voter_problem` is `None` for each voter.
 pub fn are_all_voters_healthy(view: &ClusterView<'_>, known: &Known) -> bool {
     known
         .voters()
         .all(|voter| voter_problem(view, known, voter).is_none())
 }
 
-/// Whether nothing is under way, and at most one voter does not serve, which the others can do without.
+/// Whether the members can take a change: nothing is pending, no member is joining, no alarm is raised except NOSPACE
+/// that a larger quota cures, and at most one voter does not serve, without which the others have quorum. False while
+/// the membership is unknown.
 pub fn are_members_settled(view: &ClusterView<'_>, persisted: &PersistedState) -> bool {
     let observed = view.observed;
     let Some(known) = view.known().filter(|_| persisted.pending.is_none()) else {

@@ -28,6 +28,7 @@ pub struct LogSnapshot {
 }
 
 /// The snapshot that the wanted minor version waits for, asked where all members are healthy on the one before it.
+/// `None` if it needs none, or all members have taken it.
 pub fn pending(view: &ClusterView<'_>, persisted: &PersistedState) -> Option<LogSnapshot> {
     let observed = view.observed;
     if !versions::is_next_minor(view) {

@@ -73,7 +73,8 @@ pub fn wait_before_next_minor(view: &ClusterView<'_>, persisted: &PersistedState
     log_snapshot::pending(view, persisted).map(PendingCause::LogSnapshot)
 }
 
-/// What the user has to change before the next minor version.
+/// The blocker of a change from 3.4 while authentication is enabled, as 3.4 and 3.5 then cannot run side by side.
+/// `None` for any other change, and while it is unknown (`wait_before_next_minor`).
 pub fn blocker(view: &ClusterView<'_>) -> Option<Blocker> {
     let observed = view.observed;
     let template = template_version(view)?;
@@ -83,16 +84,16 @@ pub fn blocker(view: &ClusterView<'_>) -> Option<Blocker> {
     is_rejected.then_some(Blocker::AuthenticationEnabled)
 }
 
-/// Whether the member at a place must not leave the lower minor version, as the spec asks for no newer one by now. With a pod
-/// template that has returned to that version, a restart leaves nothing.
+/// Whether a restart would take the member at an ordinal from the lower minor version although the spec asks for no
+/// newer one by now. False if all members run one minor version, or the pod template has returned to its own.
 pub fn must_keep_minor(view: &ClusterView<'_>, ordinal: Ordinal) -> bool {
     let own = minor_of(&member_versions(view), ordinal);
     let would_leave = template_version(view).is_none_or(|template| Minor::of(template) > own);
     would_leave && is_returning(view) && members_of_lower_minor(view).contains(&ordinal)
 }
 
-/// Whether the member at a place is the last one of the lower minor version, also where it is the only member: once it is gone,
-/// the cluster cannot return to that.
+/// Whether the member at an ordinal is the last one of the lower minor version, also where it is the only member: once
+/// it is gone, the cluster cannot return to that.
 pub fn is_last_of_lower_minor(view: &ClusterView<'_>, ordinal: Ordinal) -> bool {
     let versions = member_versions(view);
     let own = minor_of(&versions, ordinal);
@@ -126,7 +127,8 @@ pub enum WaitBeforeLast {
     VersionBlocked,
 }
 
-/// What the last member of the lower minor version still stays for.
+/// What the last member of the lower minor version still stays for; `None` for any other member, and once the others
+/// have been ready for `updates.minReadySeconds`.
 pub fn wait_before_last(view: &ClusterView<'_>, ordinal: Ordinal) -> Option<WaitBeforeLast> {
     let observed = view.observed;
     if !is_last_of_lower_minor(view, ordinal) {
@@ -190,7 +192,8 @@ pub fn is_reversible(view: &ClusterView<'_>, rollout: &Rollout) -> Option<bool> 
     }
 }
 
-/// Whether the pod template is of a newer minor version than every member, and one that stays for now runs its own.
+/// Whether the pod template is of a newer minor version than every member, and at least one member answers with its own
+/// and is not being deleted.
 fn is_template_ahead(view: &ClusterView<'_>) -> bool {
     let template = template_version(view).and_then(Minor::of);
     let versions = member_versions(view);

@@ -3,7 +3,8 @@
 use crate::observed_state::{Ordinal, Pod};
 use crate::plan::cluster_view::ClusterView;
 
-/// Pods that were made from another template than the one that the StatefulSet has now, by what the user asked for.
+/// Pods that have another spec hash than the StatefulSet. Left out are those that are being deleted, and where either
+/// is unknown.
 pub fn outdated_pods<'a>(view: &ClusterView<'a>) -> impl Iterator<Item = (Ordinal, &'a Pod)> {
     let observed = view.observed;
     let made_for = observed.set.as_ref().and_then(|set| set.spec_hash.as_ref());
@@ -13,7 +14,7 @@ pub fn outdated_pods<'a>(view: &ClusterView<'a>) -> impl Iterator<Item = (Ordina
     })
 }
 
-/// Whether the pod at a place was made from another template than the one that the StatefulSet has now.
+/// Whether the pod of an ordinal is one of `outdated_pods`; false without a pod.
 pub fn is_outdated(view: &ClusterView<'_>, ordinal: Ordinal) -> bool {
     outdated_pods(view).any(|(outdated, _)| outdated == ordinal)
 }

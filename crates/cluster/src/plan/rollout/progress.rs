@@ -61,7 +61,8 @@ pub fn refresh(view: &ClusterView<'_>, persisted: &mut PersistedState) {
     rollout.path = version_path(view, rollout.path.as_ref());
 }
 
-/// What is remembered once this step is to be taken.
+/// Records in the rollout what this plan does, before it is done: which member restarts, the log index, the requested
+/// backup, and that the change cannot be reversed once the last member of the lower minor version goes.
 pub fn record_step(view: &ClusterView<'_>, persisted: &mut PersistedState, step: Option<&Step>) {
     let is_template_moving = gate::may_update_template(view, persisted);
     if let Some(rollout) = persisted.rollout.as_mut().filter(|_| is_template_moving) {
@@ -113,7 +114,7 @@ fn is_leaving(view: &ClusterView<'_>, current: &RestartedMember) -> bool {
     pod.is_none_or(|pod| pod.uid == current.pod && pod.deleting.is_some())
 }
 
-/// Whether a restarted member serves again, or is none any more.
+/// Whether a restarted member serves again, or is none any more. False while the membership is unknown.
 fn is_done(view: &ClusterView<'_>, current: &RestartedMember) -> bool {
     let Some(known) = view.known() else {
         return false;

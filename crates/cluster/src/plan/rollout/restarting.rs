@@ -14,7 +14,8 @@ const RESTART_PATIENCE: SignedDuration = SignedDuration::from_mins(2);
 /// When a client has given up a connection that nothing answers: gRPC gives an attempt 20 seconds.
 pub const RECONNECTED_AFTER: SignedDuration = SignedDuration::from_secs(21);
 
-/// The member that a rollout restarts, while it has had no time to answer again.
+/// The member that a rollout restarts; `None` once the rollout has made no progress for `RESTART_PATIENCE`, even if the
+/// member does not answer yet.
 pub fn restarting_member(view: &ClusterView<'_>, persisted: &PersistedState) -> Option<Ordinal> {
     let rollout = persisted.rollout.as_ref()?;
     let current = rollout.current.as_ref()?;
@@ -22,7 +23,8 @@ pub fn restarting_member(view: &ClusterView<'_>, persisted: &PersistedState) -> 
     is_recent.then_some(current.ordinal)
 }
 
-/// A decision that only the restart of a member blocks is a wait: it ends when the member answers again.
+/// Turns `Blocked` into `Waiting` if the restart of a member is all that blocks: it ends when the member answers again.
+/// Step and blockers stay.
 pub fn await_restarting_member(
     view: &ClusterView<'_>,
     persisted: &PersistedState,

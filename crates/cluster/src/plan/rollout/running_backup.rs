@@ -9,7 +9,8 @@ use crate::plan::cluster_view::ClusterView;
 /// How long a restart waits at most, both for one backup and after the last progress of the rollout: backups may follow one another.
 pub const MAX_WAIT: SignedDuration = SignedDuration::from_mins(10);
 
-/// The backup that the next restart waits for, if any.
+/// The running backup that the next restart waits for; `None` if each has run for `MAX_WAIT`, or the rollout has made
+/// no progress for that long.
 pub fn awaited<'a>(view: &ClusterView<'a>, rollout: &Rollout) -> Option<&'a RunningBackup> {
     let observed = view.observed;
     let mut running = observed.running_backups.iter();

@@ -10,7 +10,8 @@ use crate::persisted_state::{PersistedState, Rollout};
 use crate::plan::cluster_view::ClusterView;
 use crate::plan::diagnose;
 
-/// A member that runs the changed template, or is about to, and makes no progress.
+/// The first member with which a rollout is reported as stalled, and its problem: it crash-loops with the changed
+/// template, or it was restarted, or never served with that template, and is overdue.
 pub fn stalled_member(view: &ClusterView<'_>, rollout: &Rollout) -> Option<(String, MemberProblem)> {
     let observed = view.observed;
     let made_for = observed.set.as_ref()?.spec_hash.as_ref();
@@ -39,8 +40,8 @@ pub fn stalled_member(view: &ClusterView<'_>, rollout: &Rollout) -> Option<(Stri
     Some((observed.name(*ordinal), diagnose::explain(view, *ordinal)))
 }
 
-/// Whether a rollout waits for the member at a place. One that has not joined yet holds nobody up but those that it is to stand
-/// in for.
+/// Whether a rollout waits for the member at an ordinal: it is being restarted, is in the membership, or the membership
+/// is unknown. One that has not joined yet is awaited only where members are replaced.
 fn is_awaited(view: &ClusterView<'_>, rollout: &Rollout, ordinal: Ordinal) -> bool {
     let current = rollout.current.as_ref().map(|current| current.ordinal);
     current == Some(ordinal)
@@ -52,7 +53,7 @@ fn is_awaited(view: &ClusterView<'_>, rollout: &Rollout, ordinal: Ordinal) -> bo
 /// How long the scheduler has before a rollout names the pod that finds no node.
 const SCHEDULING_PATIENCE: SignedDuration = SignedDuration::from_secs(30);
 
-/// The member whose changed pod finds no node, while a rollout waits for it.
+/// The first member whose changed pod has found no node for `SCHEDULING_PATIENCE`, while a rollout waits for it.
 pub fn unschedulable_member(
     view: &ClusterView<'_>,
     persisted: &PersistedState,
@@ -76,7 +77,8 @@ pub fn unschedulable_member(
     Some((observed.name(*ordinal), diagnose::explain(view, *ordinal)))
 }
 
-/// Whether nothing has happened to a restarted member for as long as the spec bears.
+/// Whether `updates.progressDeadlineSeconds` have passed since the last progress of the rollout, and since the pod was
+/// created.
 fn is_overdue(view: &ClusterView<'_>, rollout: &Rollout, pod: Option<&Pod>) -> bool {
     let observed = view.observed;
     let last = pod

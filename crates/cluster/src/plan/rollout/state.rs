@@ -41,7 +41,8 @@ pub enum RolloutState {
     },
 }
 
-/// How far the current spec has come. `persisted` is what is stored with this plan.
+/// How far the current spec has come. `persisted` is what is stored with this plan. Before the cluster has formed it is
+/// `Complete`.
 pub fn state(view: &ClusterView<'_>, persisted: &PersistedState) -> RolloutState {
     let observed = view.observed;
     let is_changed = gate::is_template_changed(view) || !observed.wanted.later_versions.is_empty();
@@ -129,7 +130,8 @@ fn is_replacing_outdated(persisted: &PersistedState) -> bool {
     matches!(pending, Some(Operation::Replace(replace)) if replace.cause == Cause::Outdated)
 }
 
-/// Whether the spec has not come to every member.
+/// Whether the spec has not come to every member: the pod template, a later version or a pod is still to change. Only
+/// then does the cluster need a rollout slot.
 pub fn is_incomplete(observed: &ObservedCluster) -> bool {
     let view = ClusterView::new(observed);
     gate::is_template_changed(&view)
@@ -137,14 +139,16 @@ pub fn is_incomplete(observed: &ObservedCluster) -> bool {
         || outdated_pods(&view).next().is_some()
 }
 
-/// Whether this operator restarts members of the cluster at all. During a restore their pods are the restore's.
+/// Whether the operator restarts members at all: `updates.strategy` is Automatic, a rollout is recorded, and no restore
+/// is active.
 pub fn may_restart_members(view: &ClusterView<'_>, persisted: &PersistedState) -> bool {
     let is_restoring = persisted.restore.as_ref().is_some_and(Restore::is_active);
     let strategy = view.observed.desired.updates.strategy;
     persisted.rollout.is_some() && !is_restoring && strategy == UpdateStrategy::Automatic
 }
 
-/// Whether members are restarted one by one now, and nobody joins or leaves meanwhile.
+/// Whether members are restarted one by one now, and nobody joins or leaves meanwhile. The PodDisruptionBudget then
+/// counts only the voters there are. False where members are replaced instead.
 pub fn restarts_members(view: &ClusterView<'_>, persisted: &PersistedState) -> bool {
     may_restart_members(view, persisted)
         && !surge::replaces_members(view)

@@ -4,7 +4,8 @@
 use crate::observed_state::{Container, ObservedMember, Ordinal, Pod, StartDelay, WaitingCause};
 use crate::plan::cluster_view::ClusterView;
 
-/// Pods in which etcd does not run and with which no data go, each with its place.
+/// Pods in which etcd does not run and will not without help, and whose deletion loses no data. One that is only
+/// unreachable or just starting is none of them.
 pub fn stuck_pods<'a>(view: &ClusterView<'a>) -> impl Iterator<Item = (Ordinal, &'a Pod)> {
     let observed = view.observed;
     let view = view.clone();
@@ -20,6 +21,7 @@ pub fn keeps_data(view: &ClusterView<'_>, ordinal: Ordinal) -> bool {
     !view.observed.desired.storage.is_ephemeral() && claim.is_some_and(|claim| claim.deleting.is_none())
 }
 
+/// Whether etcd in a pod has stopped, cannot be started or waits without a permit, and deleting the pod loses no data.
 fn is_stuck(view: &ClusterView<'_>, ordinal: Ordinal, observed_member: &ObservedMember, pod: &Pod) -> bool {
     let is_template_served = view.has_served_template(pod);
     let is_stopped = match &pod.container {
@@ -47,7 +49,7 @@ fn is_failing(delay: &StartDelay) -> bool {
     }
 }
 
-/// Whether no voter is at a place: what lies there counts for nothing yet.
+/// Whether no voter is at an ordinal, so that data there count for nothing yet. False while the membership is unknown.
 fn is_no_voter(view: &ClusterView<'_>, ordinal: Ordinal) -> bool {
     view.known().is_some_and(|known| {
         let mut voters = known.voters();

@@ -13,17 +13,19 @@ use crate::plan::cluster_view::ClusterView;
 /// The fewest voters of which one can be replaced without another one beside them.
 const MIN_VOTERS: u8 = 3;
 
-/// Whether members are replaced and not restarted.
+/// Whether members are replaced and not restarted, as their storage is ephemeral.
 pub fn replaces_members(view: &ClusterView<'_>) -> bool {
     view.observed.desired.storage.is_ephemeral()
 }
 
-/// Whether members that keep their data in their pods can be replaced one by one.
+/// Whether members that keep their data in their pods can be replaced one by one: another one can join before, or there
+/// are at least `MIN_VOTERS`.
 pub fn can_replace_members(observed: &ObservedCluster) -> bool {
     has_room(observed) || observed.desired.size.get() >= MIN_VOTERS
 }
 
-/// The world for the time in which such members are replaced: of one member more.
+/// A copy of the observed cluster with one member more, while a rollout replaces members; `None` if it does not, or no
+/// further member can join.
 pub fn with_surge_size(observed: &ObservedCluster) -> Option<ObservedCluster> {
     let view = ClusterView::new(observed);
     let persisted = &observed.persisted;
@@ -43,7 +45,8 @@ pub fn with_surge_size(observed: &ObservedCluster) -> Option<ObservedCluster> {
     })
 }
 
-/// Whether another member can join as a learner.
+/// Whether another member can join as a learner: etcd has learners, and the size is below the maximum. False while no
+/// member answers.
 fn has_room(observed: &ObservedCluster) -> bool {
     let view = ClusterView::new(observed);
     let size = observed.desired.size.get();

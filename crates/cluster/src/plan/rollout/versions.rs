@@ -42,8 +42,8 @@ pub fn told_versions<'a>(view: &ClusterView<'a>) -> impl Iterator<Item = &'a Ver
     ordinals.filter_map(|ordinal| told_version(view, *ordinal))
 }
 
-/// What members that do not answer told last, of those that count with the version of the pod template: each restarts with another
-/// version than it told.
+/// The last known versions of members that do not answer and may be starting with the pod template, where that names
+/// another version.
 pub fn versions_before_restart<'a>(view: &ClusterView<'a>) -> impl Iterator<Item = &'a Version> {
     let observed = view.observed;
     let restarts =
@@ -61,7 +61,8 @@ pub fn restarts_with_another_minor(view: &ClusterView<'_>) -> bool {
     versions_before_restart(view).any(|version| Minor::of(version) != template)
 }
 
-/// Whether etcd may run, or start at any moment, with the current pod template where no member answers.
+/// Whether etcd may run, or start at any moment, with the current pod template where no member answers. False if the
+/// pod has another spec hash, or has stopped and has not served with it as far as is known.
 fn may_run_template(view: &ClusterView<'_>, ordinal: Ordinal) -> bool {
     let observed = view.observed;
     let Some(set) = &observed.set else {
@@ -88,14 +89,15 @@ pub fn template_version<'a>(view: &ClusterView<'a>) -> Option<&'a Version> {
     view.observed.set.as_ref()?.version.as_ref()
 }
 
-/// Whether the cluster version is needed to tell which versions members can have.
+/// Whether the cluster version must be read from etcd: a member or the pod template has another minor version than the
+/// target. False before the cluster has formed.
 pub fn needs_cluster_version(view: &ClusterView<'_>, target: &Version) -> bool {
     let versions = member_versions(view);
     let mut versions = versions.values().flatten().chain(template_version(view));
     view.observed.persisted.has_formed() && versions.any(|version| Minor::of(version) != Minor::of(target))
 }
 
-/// Whether the pod template is to change to a minor version that no member runs yet.
+/// Whether the pod template is to change to a newer minor version, and no member runs that or a newer one yet.
 pub fn is_next_minor(view: &ClusterView<'_>) -> bool {
     let template = template_version(view);
     let wanted = Minor::of(&view.observed.wanted.version);
@@ -124,7 +126,7 @@ pub fn is_template_behind(view: &ClusterView<'_>) -> bool {
     is_newer(running) && observed.cluster_version.as_ref().is_some_and(is_newer)
 }
 
-/// The members of the lower minor version while members run two of them.
+/// The members of the lower minor version while members run two of them; else empty.
 pub fn members_of_lower_minor(view: &ClusterView<'_>) -> Vec<Ordinal> {
     let versions = member_versions(view);
     let minors = versions.iter().filter_map(|(ordinal, version)| {
@@ -140,7 +142,8 @@ pub fn members_of_lower_minor(view: &ClusterView<'_>) -> Vec<Ordinal> {
     lower.map(|(_, ordinal)| *ordinal).collect()
 }
 
-/// The minor version of the member at a place among `versions`.
+/// The minor version of the member at an ordinal among `versions`; `None` if its version is unknown or is no known
+/// minor.
 pub fn minor_of(versions: &BTreeMap<Ordinal, Option<Version>>, ordinal: Ordinal) -> Option<Minor> {
     Minor::of(versions.get(&ordinal)?.as_ref()?)
 }
