@@ -26,7 +26,8 @@ use crate::observed_state::Ordinal;
 use crate::pending_operation::{Grant, Operation};
 use crate::persisted_state::PersistedState;
 
-/// What to do about kept volumes; none unless a person wants them to be taken over.
+/// Starts the members on kept volumes that the annotation `adopt` names, or says why not; `None` without the
+/// annotation. None starts unless the volumes are of one cluster and incarnation and are a quorum of its members.
 pub fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState) -> Option<FlowDecision> {
     let observed = view.observed;
     if observed.adopt.is_empty() {
@@ -116,7 +117,8 @@ pub fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState) -> Option<
     Some(start_members(view, persisted, &origin, (&ordinals, permitted)))
 }
 
-/// Pods first get the incarnation that is on the volumes; then all that are there start.
+/// Lets pods get the incarnation that is on the volumes, then permits the waiting processes to start as the members
+/// they were. `targets` are the grants given before; they are kept.
 fn start_members(
     view: &ClusterView<'_>,
     persisted: &mut PersistedState,

@@ -84,8 +84,8 @@ pub fn begin(view: &ClusterView<'_>, persisted: &mut PersistedState) -> FlowDeci
     start_members(view, persisted, targets)
 }
 
-/// The latest incarnation on the disks of this very cluster, if it is later than what is noted: status and StatefulSet have
-/// been lost, and the data have not.
+/// The latest incarnation on the disks of this very EtcdCluster, if it is later than the recorded one: status and
+/// StatefulSet were lost, and the data were not. `None` otherwise.
 fn newer_incarnation_on_disk(view: &ClusterView<'_>, noted: i64) -> Option<i64> {
     let observed = view.observed;
     let found = observed.members.keys().filter_map(|ordinal| {

@@ -220,8 +220,8 @@ impl<'a> ClusterView<'a> {
         failures.any(|failure| failure.class == CallClass::Unauthenticated)
     }
 
-    /// Whether the process that waits at this place holds a permit that it can still use, and so may start, or have
-    /// started, at any moment: what it reports is no evidence then.
+    /// Whether the process that waits at this ordinal has a permit that it can still use, and so may start, or have
+    /// started, at any moment: what it reports is no evidence then. False if no process reports there.
     pub fn may_start(&self, ordinal: Ordinal) -> bool {
         let Some((pod, report)) = self.report(ordinal, self.observed.persisted.incarnation) else {
             return false;

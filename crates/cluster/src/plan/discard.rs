@@ -85,8 +85,8 @@ pub fn discard_leftovers(view: &ClusterView<'_>, known: &Known) -> Option<FlowDe
         .find_map(|ordinal| discard_leftover(view, known, ordinal))
 }
 
-/// The same for one ordinal. `None` if it has a member, if its volume is empty, or if nothing shows that no member can
-/// start on it.
+/// Deletes the volume of one ordinal as `discard_leftovers` does. `None` if it has a member, if the volume is empty, or
+/// if nothing shows that no member can start on it.
 pub fn discard_leftover(view: &ClusterView<'_>, known: &Known, ordinal: Ordinal) -> Option<FlowDecision> {
     let observed = view.observed;
     if observed.etcd_member_in(known, ordinal).is_some() {

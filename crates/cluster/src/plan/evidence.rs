@@ -39,7 +39,8 @@ pub fn evidence(view: &ClusterView<'_>, known: &Known, ordinal: Ordinal, member:
     }
 }
 
-/// The same without the user's request. Nothing counts against a member that may start by a permit at any moment.
+/// What is known of a member's data by its report and status, without the user's request to replace it. Nothing counts
+/// against a member that may start by a permit at any moment.
 fn data_evidence(view: &ClusterView<'_>, known: &Known, ordinal: Ordinal, member: &Member) -> Evidence {
     let observed = view.observed;
     let observed_member = observed.member(ordinal);

@@ -81,8 +81,8 @@ pub fn is_kept_volume(
     find_kept_volume(view, cluster, ordinal, member).is_some()
 }
 
-/// The pod, report and origin of such a volume. `None` unless the user adopts it, its write-ahead log names this
-/// cluster and member, and its incarnation is the present one.
+/// The pod, report and origin of a kept volume on which this member waits. `None` unless the user adopts it, its
+/// write-ahead log names this cluster and member, and its incarnation is the present one.
 pub fn find_kept_volume<'a>(
     view: &ClusterView<'a>,
     cluster: ClusterId,

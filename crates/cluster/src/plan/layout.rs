@@ -24,7 +24,7 @@ pub struct ObjectLayout {
     pub accepts_clients: bool,
     /// How many voters there are.
     pub voter_count: usize,
-    /// The places of the voters.
+    /// The ordinals of the voters.
     pub voter_ordinals: BTreeSet<Ordinal>,
     /// What becomes of the pod template.
     pub template: TemplateChange,

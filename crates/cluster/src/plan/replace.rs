@@ -56,7 +56,7 @@ pub fn begin(
 }
 
 /// Goes on with a replacement: the member leaves, its disk is deleted, and the answer is then the join of the next
-/// member. `None` if the cause does not hold any more for a member that has not left.
+/// member. `None` while the member is there and `take_out` has nothing to do.
 pub fn advance(view: &ClusterView<'_>, known: &Known, replace: Replace) -> Option<Candidate> {
     if let Some(member) = known.members.get(&replace.id) {
         return take_out(view, known, member, replace).map(Candidate::Decision);
@@ -87,7 +87,7 @@ fn describe(view: &ClusterView<'_>, replace: &Replace) -> String {
 }
 
 /// Takes it out of the membership, its leadership first. `Blocked` after `MAX_ATTEMPTS` with the same spec, or while
-/// quorum would break; `None` if the cause does not hold any more.
+/// quorum would break; `None` if the cause does not hold any more, or `wait_before_last` keeps it.
 fn take_out(
     view: &ClusterView<'_>,
     known: &Known,

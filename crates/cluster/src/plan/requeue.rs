@@ -76,7 +76,8 @@ fn has_running_pod(observed: &ObservedCluster) -> bool {
     pods.any(|pod| pod.container == Container::Running)
 }
 
-/// Whether a pod of the pending operation runs. True without one: it may be about any pod.
+/// Whether a pod of the pending operation runs, in which something may go on that no watch tells of. True without a
+/// pending operation: it may be any pod.
 fn has_running_target(observed: &ObservedCluster, persisted: &PersistedState) -> bool {
     let ordinals = persisted
         .pending

@@ -5,8 +5,8 @@ use etcd_operator_api::contract::{RestoreIntent, RestoreTerms};
 use crate::observed_state::ObservedCluster;
 use crate::persisted_state::{PersistedState, Restore};
 
-/// Whether a cluster that takes its first data from a backup waits for a restore: nothing of it was permitted to start, and
-/// no person wants kept volumes to be taken over.
+/// Whether a new cluster with `bootstrap.awaitRestore` waits for a restore. False once it has formed, anything is
+/// pending or a restore is active, and if a member answers or the user adopts volumes.
 pub fn awaits_restore(observed: &ObservedCluster, persisted: &PersistedState) -> bool {
     let is_restoring = persisted.restore.as_ref().is_some_and(Restore::is_active);
     let is_begun = persisted.has_formed() || persisted.pending.is_some() || is_restoring;

@@ -56,8 +56,8 @@ pub fn resume_on_moved_volume(
     })
 }
 
-/// The same for any recorded member, while no voter tells who the members are: quorum may depend on it. One with a
-/// permit to write comes before one that does not use its permit.
+/// Lets any recorded member start on its volume that is attached elsewhere now, while the membership is unknown: quorum
+/// may depend on it. One with a permit to write comes before one that does not use its permit.
 pub fn resume_any_on_moved_volume(view: &ClusterView<'_>) -> Option<FlowDecision> {
     let voters = view.observed.persisted.members.keys();
     let mut moved = voters
@@ -98,7 +98,8 @@ pub fn start_late_member(
     })
 }
 
-/// The same for any recorded member that has a permit to write, while the membership is unknown.
+/// Lets any recorded member start on its kept volume that the user adopts, while the membership is unknown; `None` if
+/// no permit is to be written.
 pub fn start_any_late_member(view: &ClusterView<'_>) -> Option<FlowDecision> {
     let persisted = &view.observed.persisted;
     let cluster = persisted.cluster?;

@@ -9,10 +9,8 @@ use super::evidence::{Evidence, evidence};
 use super::quorum::majority;
 use crate::blocker::{Blocker, MemberProblem};
 
-/// Why a member must not be taken out now; empty if it may.
-///
-/// The removal itself takes a quorum of the voters of now, the one that goes included where it is well; and what is
-/// left must be a quorum of what is left.
+/// Why a member must not be taken out now; empty if it may, also if it is no member. The removal itself takes a quorum
+/// of the present voters, including the one that goes if it is healthy; and those that are left must hold quorum.
 pub fn removal_blockers(view: &ClusterView<'_>, known: &Known, id: MemberId) -> Vec<Blocker> {
     let Some(member) = known.members.get(&id) else {
         return Vec::new();

@@ -18,14 +18,14 @@ pub enum Step {
     Permit(Vec<(PodRef, Permit)>),
     /// Add a member to etcd's membership.
     Add {
-        /// Its place.
+        /// Its ordinal.
         ordinal: Ordinal,
         /// Whether it is to follow only, at first.
         learner: bool,
     },
     /// Make a learner a voter.
     Promote {
-        /// Its place.
+        /// Its ordinal.
         ordinal: Ordinal,
         /// Its ID.
         id: MemberId,
@@ -39,7 +39,7 @@ pub enum Step {
     },
     /// Take a member out of etcd's membership.
     Remove {
-        /// Its place, if it is one of the cluster's.
+        /// Its ordinal, if it has one.
         ordinal: Option<Ordinal>,
         /// Its ID.
         id: MemberId,
@@ -87,7 +87,7 @@ pub enum Step {
     Disarm(Alarm),
     /// Delete a volume claim and the data on it.
     DeleteClaim {
-        /// Its place.
+        /// Its ordinal.
         ordinal: Ordinal,
         /// Its UID.
         uid: String,
@@ -97,7 +97,7 @@ pub enum Step {
 /// A pod as it was seen: a step for it does not touch another pod of the same name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodRef {
-    /// Its place.
+    /// Its ordinal.
     pub ordinal: Ordinal,
     /// Its UID.
     pub uid: String,

@@ -82,7 +82,7 @@ fn rounded_progress(fetch: &Fetch) -> Option<(u64, u64)> {
     Some((rounded, total))
 }
 
-/// The bytes that the member of an ordinal has downloaded, rounded down like this; 0 if unknown.
+/// The bytes of the backup that the member of an ordinal has downloaded, rounded down as in the status; 0 if unknown.
 pub fn fetched_bytes(observed: &ObservedCluster, ordinal: Ordinal) -> i64 {
     let fetch = observed
         .member(ordinal)
