@@ -181,7 +181,7 @@ fn repair_joining(
     let ordinal = join.ordinal;
     match evidence(view, known, ordinal, member) {
         Evidence::Replace(cause) => replace::begin(view, known, ordinal, member.id, cause, join.attempt + 1),
-        Evidence::VolumeMoved => resume_on_moved_volume(view, ordinal, None),
+        Evidence::VolumeMoved => resume_on_moved_volume(view, ordinal),
         Evidence::VolumeKept => start_late_member(view, known.cluster, ordinal, member.id),
         Evidence::None | Evidence::NeedsUser(_) => None,
     }
@@ -283,7 +283,7 @@ fn advance(view: &ClusterView<'_>, known: &Known, operation: Operation) -> Optio
         Operation::Remove { ordinal, id } => remove::advance(view, known, ordinal, id),
         Operation::Replace(replace) => carry_out(view, known, replace::advance(view, known, replace)?),
         Operation::Discard(disk) => discard(view, disk),
-        Operation::Resume { ordinal, grant } => resume_on_moved_volume(view, ordinal, Some(&grant)),
+        Operation::Resume { ordinal, .. } => resume_on_moved_volume(view, ordinal),
     }
 }
 
@@ -334,7 +334,7 @@ fn repair_members(view: &ClusterView<'_>, known: &Known, except: Option<Ordinal>
         let decision = match evidence(view, known, ordinal, member) {
             Evidence::None => None,
             Evidence::Replace(cause) => replace::begin(view, known, ordinal, member.id, cause, 1),
-            Evidence::VolumeMoved => resume_on_moved_volume(view, ordinal, None),
+            Evidence::VolumeMoved => resume_on_moved_volume(view, ordinal),
             Evidence::VolumeKept => start_late_member(view, known.cluster, ordinal, member.id),
             Evidence::NeedsUser(blocker) => {
                 waits.push(blocker);

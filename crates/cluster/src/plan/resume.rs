@@ -13,15 +13,11 @@ use super::grants::{self, PermitTerms};
 use super::kept_volume::find_kept_volume;
 use super::step::Step;
 use crate::observed_state::Ordinal;
-use crate::pending_operation::{Grant, Operation};
+use crate::pending_operation::Operation;
 
 /// Lets a member start on its recorded volume that is attached elsewhere now. `None` if it does not wait for that, or
 /// if the volume is another one, reverted, or a copy without the user's consent.
-pub fn resume_on_moved_volume(
-    view: &ClusterView<'_>,
-    ordinal: Ordinal,
-    grant_given: Option<&Grant>,
-) -> Option<FlowDecision> {
+pub fn resume_on_moved_volume(view: &ClusterView<'_>, ordinal: Ordinal) -> Option<FlowDecision> {
     let observed = view.observed;
     let (pod, report) = view.report(ordinal, observed.persisted.incarnation)?;
     if report.verdict != Verdict::Moved || is_copied_without_consent(view, ordinal, report) {
@@ -49,8 +45,7 @@ pub fn resume_on_moved_volume(
     }
     let decision =
         FlowDecision::with_operation(Operation::Resume { ordinal, grant }, Reason::Recovering, text);
-    let is_new = grant_given.is_none() || permit.is_some();
-    Some(match permit.filter(|_| is_new) {
+    Some(match permit {
         Some(permit) => decision.with_step(Step::Permit(vec![permit])),
         None => decision,
     })
@@ -62,7 +57,7 @@ pub fn resume_any_on_moved_volume(view: &ClusterView<'_>) -> Option<FlowDecision
     let voters = view.observed.persisted.members.keys();
     let mut moved = voters
         .copied()
-        .filter_map(|ordinal| resume_on_moved_volume(view, ordinal, None));
+        .filter_map(|ordinal| resume_on_moved_volume(view, ordinal));
     let first = moved.next()?;
     let is_given = first.step.is_some();
     let other = moved.find(|other| !is_given && other.step.is_some());
