@@ -27,7 +27,8 @@ pub fn schema(kind: &str) -> Option<Value> {
     serde_json::to_value(version.schema?.open_api_v3_schema?).ok()
 }
 
-/// Adds what the derive macro cannot express: descriptions of `spec` and `status`, and length limits that keep CEL rules cheap.
+/// Adds what the derive macro cannot express: descriptions of `spec` and `status`, and maximum string lengths, which
+/// keep CEL rules cheap. Enums of nullable fields become patterns. Lists and maps get no limit here.
 fn finish(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
     let kind = crd.spec.names.kind.clone();
     for version in &mut crd.spec.versions {

@@ -220,7 +220,8 @@ pub async fn observe(
     })
 }
 
-/// The pod template that the status keeps, for a StatefulSet that was deleted. `None` if it keeps none.
+/// The pod template for a deleted StatefulSet, which the status keeps where the spec alone would not bring it back, as
+/// during a rollout. Its claim templates are unknown. `None` if the status keeps none that can be parsed.
 fn last_applied_template(cluster: &EtcdCluster) -> Option<StoredTemplates> {
     StoredTemplates::parse(cluster.status.as_ref()?.applied_template.as_deref()?)
 }

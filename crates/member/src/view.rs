@@ -118,7 +118,8 @@ impl DiskView {
         self.trouble.is_none() && self.data == Data::None && self.kept.is_empty() && !self.is_of_strangers()
     }
 
-    /// Whether there are files that are not the operator's, and no identity that says that the volume is.
+    /// Whether there is no identity, and something strange in the volume's root. etcd's data directory never is, even
+    /// with the data of others: `data` and `kept` tell about those.
     pub fn is_of_strangers(&self) -> bool {
         self.identity == IdentityFile::Absent && !self.strange.is_empty()
     }

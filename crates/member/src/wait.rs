@@ -143,6 +143,8 @@ enum NotYet {
     Waits(String),
 }
 
+/// Logs what the disk was found to be, and as an error that etcd of this image must not start. Why a permit is not used
+/// is logged in `decide`.
 fn tell(state: &Shared) {
     let (finding, is_refused) = with(state, |state| (state.finding().clone(), state.refuses_image()));
     if is_refused {

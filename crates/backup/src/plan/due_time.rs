@@ -87,7 +87,8 @@ fn anchor(trigger: &Trigger, history: RunHistory, now: Timestamp) -> Option<Time
         .then_some(last_due)
 }
 
-/// The newest due time up to now that has had no run.
+/// The newest due time up to now that has had no run. `anchor` is the due time of the last run: `None` before the first
+/// one, and if a wrong clock wrote it.
 fn newest_due(
     trigger: &Trigger,
     history: RunHistory,

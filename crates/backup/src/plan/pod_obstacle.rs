@@ -15,7 +15,8 @@ pub enum PodObstacle {
 }
 
 impl PodObstacle {
-    /// Whether the kubelet or the scheduler reports this obstacle in `text`. A text may report several.
+    /// Whether the kubelet or the scheduler reports this obstacle in `text`, which must have their reason in front of
+    /// the message, as in `ErrImagePull: no such image`. A text may report several.
     pub fn is_reported_in(self, text: &str) -> bool {
         text.contains(match self {
             Self::VolumeClaim => "persistentvolumeclaim",

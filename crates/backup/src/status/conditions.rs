@@ -183,7 +183,8 @@ fn backup_fresh(observed: &ObservedBackup, plan: &Plan) -> Option<Finding> {
     Some(finding(ConditionType::BackupFresh, truth, reason, message))
 }
 
-/// The condition `BackupFresh` of an `EtcdBackup` whose spec is refused: its recorded deadline still counts.
+/// The condition `BackupFresh` of an `EtcdBackup` whose spec is refused: its recorded deadline still counts. Unknown
+/// before that if no backup was made; `None` without a recorded deadline.
 pub fn backup_fresh_while_refused(before: &EtcdBackupStatus, now: Timestamp) -> Option<Finding> {
     let deadline = recorded_fresh_until(before)?;
     let last_success = before.last_success_date.as_ref().map(|time| time.0);

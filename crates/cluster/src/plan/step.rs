@@ -9,7 +9,8 @@ use jiff::Timestamp;
 use super::rollout::log_snapshot::LogSnapshot;
 use crate::observed_state::Ordinal;
 
-/// One step. Each is fenced by what it names.
+/// One step. Each is fenced by what it names. The status does not hold the step itself, but the operation or the
+/// rollout that it belongs to, if there is one.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     /// Touch pods that wait, so that a permit of a former leader that is on its way is refused.
@@ -83,7 +84,7 @@ pub enum Step {
         /// The ordinal of a member that says that one is enabled.
         ordinal: Ordinal,
     },
-    /// Take back an alarm of a member that is no more.
+    /// Take back an alarm: one of a member that is no more, or NOSPACE once every voter has room again.
     Disarm(Alarm),
     /// Delete a volume claim and the data on it.
     DeleteClaim {

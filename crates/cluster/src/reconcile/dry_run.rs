@@ -25,7 +25,8 @@ const REFUSAL_COUNTS: SignedDuration = SignedDuration::from_secs(30);
 #[derive(Clone, Debug, Default)]
 pub struct DryRuns(Arc<Mutex<BTreeMap<ObjectKey, DryRun>>>);
 
-/// A dry run of the pods of one cluster.
+/// A dry run in which the API server refused the changed pods of one cluster, or could not judge them. Of pods that it
+/// admits none is kept: it is asked again.
 #[derive(Debug)]
 struct DryRun {
     at: Timestamp,

@@ -30,7 +30,8 @@ pub fn is_plan_drop_reported(cluster: &EtcdCluster) -> bool {
     is_plan_dropped(cluster) && progress.is_some_and(|one| one.reason.as_deref() == Some(CRD_OUTDATED))
 }
 
-/// Whether an outdated CRD keeps the operator from taking steps. It does not matter where none would be taken.
+/// Whether to report that an outdated CRD keeps the operator from taking steps: always, also with none to take, but not
+/// for a cluster that is paused, refused or hibernated.
 pub fn is_crd_outdated(reason: Reason, inputs: &StatusInputs<'_>) -> bool {
     inputs.drops_plans && !matches!(reason, Reason::Paused | Reason::Invalid | Reason::Hibernated)
 }

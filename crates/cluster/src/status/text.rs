@@ -14,7 +14,7 @@ pub const MAX_CHARS: usize = 512;
 /// An Event about a change of the status: its severity, its reason and its text.
 pub type Transition = (Severity, &'static str, String);
 
-/// Text of at most so many characters, ended as a sentence.
+/// The text, cut after so many characters and ended as a sentence. The full stop, or ` …` after a cut, is not counted.
 pub fn sentence(words: &str, max_chars: usize) -> String {
     let words = refusal::bounded(words.trim_end_matches([':', ' ']), max_chars);
     let end = if words.ends_with(['.', '…']) { "" } else { "." };

@@ -1,4 +1,4 @@
-//! Why a permit is refused, in words that say what would do.
+//! Why a permit is refused, in words that the report of the waiting process shows.
 
 use etcd_operator_api::contract::{Mode, Verdict};
 use etcd_operator_etcd::id::MemberId;
@@ -108,6 +108,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    /// What the permit permits is not for a disk of this verdict. The text names both, and nothing that would do.
     pub(super) fn forbidden(mode: Mode, verdict: &Verdict) -> Self {
         Self::Forbidden {
             mode,

@@ -126,7 +126,8 @@ pub fn unknown_cluster_state(
     Some((Reason::ClusterNotFormed, message))
 }
 
-/// Whether the safety backup of this attempt is done.
+/// Whether `state` records the safety backup of this attempt. A Job that has made it, but is not recorded yet, does not
+/// count.
 pub fn is_done(observed: &ObservedRestore, state: &PersistedState) -> bool {
     let done_run = state
         .safety_backup

@@ -197,7 +197,8 @@ fn stuck_pods_hint(restore: &Restore) -> String {
     )
 }
 
-/// What follows from what the members have done.
+/// What follows from what the members have done. `Commit`: all are prepared, or a majority and `STRAGGLER_TIMEOUT` has
+/// passed, and old pods cannot have quorum. `RollBack` is not carried out any more after the commit.
 enum PrepareOutcome {
     Commit(ClusterId),
     RollBack(RollbackCause),

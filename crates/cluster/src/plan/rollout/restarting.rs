@@ -1,4 +1,5 @@
-//! The member that a rollout restarts. Other work that needs its vote waits, and that is part of every rollout.
+//! The member that a rollout restarts. What is blocked only because it does not answer yet is reported as waiting, as
+//! that is part of every rollout.
 
 use jiff::SignedDuration;
 
@@ -15,7 +16,7 @@ const RESTART_PATIENCE: SignedDuration = SignedDuration::from_mins(2);
 pub const RECONNECTED_AFTER: SignedDuration = SignedDuration::from_secs(21);
 
 /// The member that a rollout restarts; `None` once the rollout has made no progress for `RESTART_PATIENCE`, even if the
-/// member does not answer yet.
+/// member does not answer yet. No step depends on it, only whether its silence is reported as a wait or as a problem.
 pub fn restarting_member(view: &ClusterView<'_>, persisted: &PersistedState) -> Option<Ordinal> {
     let rollout = persisted.rollout.as_ref()?;
     let current = rollout.current.as_ref()?;
