@@ -1,5 +1,5 @@
-//! A corrected spec reaches a restore whose pods cannot start. Nothing else would help once the data of before are gone: the
-//! image of the template that served may have left its registry.
+//! A restore whose pods cannot start gets the pod template that the spec asks for, if a voter has served with that before: the
+//! image may have left its registry, or the template that served was lost with the status.
 
 use etcd_operator_api::cluster::UpdateStrategy;
 use etcd_operator_etcd::version::Minor;
@@ -20,17 +20,20 @@ fn is_correctable(view: &ClusterView<'_>, restore: &Restore) -> bool {
     }
 }
 
-/// Whether the pod template becomes the one that the spec asks for by now: pods of the present one cannot start, and the backup
-/// was checked against the same minor version of etcd.
+/// Whether the pod template becomes the one that the spec asks for: pods of the present one cannot start, a voter has served with
+/// the other, as one that nobody served with may be what the restore is asked for, and the backup was checked against its minor
+/// version of etcd.
 pub fn may_update_template(view: &ClusterView<'_>, restore: &Restore) -> bool {
     let observed = view.observed;
     let Some(set) = &observed.set else {
         return false;
     };
-    let is_changed = set.spec_hash.as_ref() != Some(&observed.wanted.spec_hash);
+    let is_changed =
+        set.unseen_generation.is_none() && set.spec_hash.as_ref() != Some(&observed.wanted.spec_hash);
     let named = set.version.as_ref().map(Minor::of);
     is_correctable(view, restore)
         && is_changed
+        && observed.persisted.has_served_spec(&observed.wanted.spec_hash)
         && named.is_some_and(|minor| minor == Minor::of(&observed.wanted.version))
         && observed.wanted.version_blocker.is_none()
         && observed.desired.updates.strategy != UpdateStrategy::Paused
@@ -43,7 +46,7 @@ pub fn outdated_pod(view: &ClusterView<'_>, restore: &Restore) -> Option<PodRef>
         .observed
         .set
         .as_ref()
-        .filter(|_| is_correctable(view, restore))?;
+        .filter(|set| set.unseen_generation.is_none() && is_correctable(view, restore))?;
     let mut stuck = stuck_pods(view, restore);
     let (ordinal, pod) = stuck.find(|(_, pod)| pod.has_other_spec_hash(set.spec_hash.as_ref()))?;
     Some(PodRef {

@@ -193,7 +193,7 @@ fn recovery_hint(observed: &ObservedCluster, restore: &Restore) -> String {
 fn stuck_pods_hint(restore: &Restore) -> String {
     let name = &restore.name;
     format!(
-        " If its pods cannot start, correct the spec: they are created anew from it. Another minor version of etcd takes effect only after the EtcdRestore {name} is deleted."
+        " Pods stay as they were made while it stands: if they cannot start, correct the spec, delete the EtcdRestore {name} and create another one."
     )
 }
 

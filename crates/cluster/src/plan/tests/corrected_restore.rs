@@ -2,9 +2,9 @@
 
 use etcd_operator_api::cluster::UpdateStrategy;
 
-use super::restore::{committed, fetched, old, phase, prepared, stopped, withdraw};
+use super::restore::{committed, fetched, old, phase, prepared, stopped};
 use super::scene::{Scene, waiting};
-use super::{follow, plan, planned};
+use super::{plan, planned};
 use crate::observed_state::{Container, StartDelay};
 use crate::persisted_state::Phase;
 use crate::plan::TemplateChange;
@@ -16,6 +16,7 @@ fn not_pulled() -> Scene {
         scene.pod(number, &format!("new-{number}"));
         scene.pod_at(number).container = waiting("ImagePullBackOff");
     }
+    scene.observed.persisted.record_served_spec("corrected");
     scene
 }
 
@@ -36,9 +37,27 @@ fn pods_that_cannot_start_are_created_anew_from_the_corrected_spec() {
         scene.pod(number, &format!("newer-{number}"));
         scene.pod_at(number).spec_hash = Some("corrected".to_owned());
     }
-    // Nobody has served with it yet, and it is what the pods need.
     assert_eq!(template(&scene), TemplateChange::Keep);
     assert_eq!(planned(&scene), "Restoring - -");
+}
+
+#[test]
+fn a_spec_that_nobody_served_with_may_be_what_the_restore_is_asked_for() {
+    let mut scene = not_pulled();
+    scene.edited("broken");
+    assert_eq!(template(&scene), TemplateChange::Keep);
+}
+
+#[test]
+fn pods_wait_until_the_statefulset_controller_has_seen_the_template() {
+    let mut scene = not_pulled();
+    scene.edited("corrected");
+    let next = plan(&scene.observed);
+    scene.stored(&next);
+    scene.observed.set.as_mut().expect("a set").unseen_generation = Some(2);
+    assert!(!planned(&scene).contains("new-0"));
+    scene.observed.set.as_mut().expect("a set").unseen_generation = None;
+    assert!(planned(&scene).contains("new-0"));
 }
 
 #[test]
@@ -67,6 +86,7 @@ fn what_starts_or_asks_for_another_minor_version_changes_no_template() {
     assert_eq!(template(&starting), TemplateChange::Keep);
 
     let mut newer = not_pulled();
+    newer.observed.persisted.record_served_spec("newer");
     newer.edited("newer");
     newer.observed.wanted.version = "3.7.3".parse().expect("a version");
     assert_eq!(template(&newer), TemplateChange::Keep);
@@ -81,6 +101,7 @@ fn what_starts_or_asks_for_another_minor_version_changes_no_template() {
 fn restored_data_that_live_with_the_pods_keep_them_after_the_commit() {
     for (is_fleeting, expected) in [(false, TemplateChange::Update), (true, TemplateChange::Keep)] {
         let mut scene = committed();
+        scene.observed.persisted.record_served_spec("corrected");
         assert_eq!(phase(&scene), Phase::Committed);
         if is_fleeting {
             scene.is_fleeting();
@@ -100,16 +121,4 @@ fn members_that_have_prepared_the_data_stay_while_another_is_created_anew() {
     let next = plan(&scene.observed);
     scene.stored(&next);
     assert_eq!(planned(&scene), "Restoring RestorePrepare(1) delete pod new-2");
-}
-
-#[test]
-fn a_roll_back_returns_to_the_template_that_served() {
-    let mut scene = not_pulled();
-    scene.edited("corrected");
-    let next = plan(&scene.observed);
-    scene.stored(&next);
-    withdraw(&mut scene);
-    follow(&mut scene);
-    assert_eq!(phase(&scene), Phase::RollingBack);
-    assert_eq!(template(&scene), TemplateChange::ReturnToServed);
 }
