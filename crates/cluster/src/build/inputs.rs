@@ -46,7 +46,8 @@ pub struct BuildInputs {
     pub restart: RestartRequests,
     /// What pods bring onto their volumes before they start.
     pub fetch_container: FetchContainer,
-    /// Whether a restore stands: nothing else of the pods changes then but what brings the operator's program.
+    /// Whether a restore stands: unless the template may be updated, nothing else of the pods changes then but what brings
+    /// the operator's program.
     pub is_restoring: bool,
 }
 

@@ -32,7 +32,7 @@ pub struct ObjectLayout {
     pub is_rolling_out: bool,
     /// What the pods bring onto their volumes before they start.
     pub fetch_container: FetchContainer,
-    /// Whether a restore stands: nothing else of the pods changes then.
+    /// Whether a restore stands: nothing of the pods changes then but what it needs, and the template as `template` says.
     pub is_restoring: bool,
 }
 
@@ -121,7 +121,7 @@ fn adjust_to_restore(layout: &mut ObjectLayout, view: &ClusterView<'_>, restore:
 }
 
 /// Which pod template a restore, or its roll-back, is carried out on: it begins with the last one with which a voter served, as one
-/// that nobody served with may be what the restore is asked for. From there on it changes only if its pods cannot start.
+/// with which no voter served may be what the restore is asked for. From there on it changes only if its pods cannot start.
 fn template_change(view: &ClusterView<'_>, restore: &Restore) -> TemplateChange {
     let observed = view.observed;
     let spec_hash = observed.set.as_ref().and_then(|set| set.spec_hash.as_deref());

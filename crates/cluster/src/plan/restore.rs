@@ -159,7 +159,7 @@ fn begin(view: &ClusterView<'_>, persisted: &mut PersistedState) -> Option<FlowD
     if persisted.has_restored(&request.uid) {
         return None;
     }
-    record_unnoted_formation(view, persisted);
+    record_missed_formation(view, persisted);
     let recorded = persisted
         .members
         .values()
@@ -288,7 +288,7 @@ fn is_disposable(view: &ClusterView<'_>, persisted: &PersistedState, ordinal: Or
 
 /// Records a cluster that formed while the operator could not write it down: it is what a roll-back brings back, and without a
 /// record it would begin anew and lose what clients have written.
-fn record_unnoted_formation(view: &ClusterView<'_>, persisted: &mut PersistedState) {
+fn record_missed_formation(view: &ClusterView<'_>, persisted: &mut PersistedState) {
     let Some(known) = view.known().filter(|_| !persisted.has_formed()) else {
         return;
     };

@@ -50,11 +50,21 @@ fn restoring(before: &Value, spec: &Value, fetch_container: FetchContainer) -> (
 }
 
 fn over(old: &Objects, spec: &Value, fetch_container: FetchContainer) -> Objects {
+    over_with(old, spec, fetch_container, false)
+}
+
+fn over_with(
+    old: &Objects,
+    spec: &Value,
+    fetch_container: FetchContainer,
+    may_update_template: bool,
+) -> Objects {
     let desired = asks(spec);
     let mut inputs = BuildInputs {
         stored: Some(StoredTemplates::read(&old.members).into()),
         fetch_container,
         is_restoring: true,
+        may_update_template,
         accepts_clients: false,
         ..inputs(&desired)
     };
@@ -140,16 +150,7 @@ fn no_change_of_the_spec_comes_along_and_what_guards_disks_is_the_present_one() 
 fn a_corrected_spec_comes_along_where_the_plan_says_so_and_the_backup_is_still_fetched() {
     let with = FetchContainer::Required(Box::new(spec_hash()));
     let (old, _) = restoring(&json!({"repository": "gone"}), &json!({}), FetchContainer::Absent);
-    let desired = asks(&json!({"repository": "corrected"}));
-    let mut inputs = BuildInputs {
-        stored: Some(StoredTemplates::read(&old.members).into()),
-        fetch_container: with,
-        is_restoring: true,
-        may_update_template: true,
-        ..inputs(&desired)
-    };
-    inputs.state_annotations.incarnation = 8;
-    let pod = pod(&build(&desired, &inputs).expect("objects"));
+    let pod = pod(&over_with(&old, &json!({"repository": "corrected"}), with, true));
     let image = pod["containers"][0]["image"].as_str().expect("an image");
     assert!(image.starts_with("corrected:"), "{image}");
     assert_eq!(names(&pod["initContainers"]), ["install", "fetch"]);

@@ -27,7 +27,10 @@ fn a_job_whose_pod_cannot_start_is_replaced_when_the_spec_is_corrected() {
     let plan = fake.reconcile_at(3);
     assert!(plan.jobs_to_delete[0].is_replaced, "{:?}", plan.jobs_to_delete);
     let makes_backup = "Job nightly-1790000000 makes a backup.";
-    assert_eq!(plan.progress.message, makes_backup, "nobody rejects a Job");
+    assert_eq!(
+        plan.progress.message, makes_backup,
+        "the API server rejects no Job"
+    );
     assert_eq!(fake.reconcile_at(4).jobs_to_create[0].attempt, 1);
 }
 

@@ -143,8 +143,10 @@ pub fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState, mut restor
         pod,
         grace_period: GracePeriod::PodDefault,
     };
-    let useless = unfit.or_else(|| corrected_restore::outdated_pod(view, &restore));
-    match delete_stale_pod(observed, persisted.incarnation).or(useless.map(delete)) {
+    match delete_stale_pod(observed, persisted.incarnation)
+        .or(unfit.map(delete))
+        .or_else(|| corrected_restore::delete_outdated_pod(view, &restore))
+    {
         Some(step) => decision.with_step(step),
         None if permits.is_empty() => decision,
         None => decision.with_step(Step::Permit(permits)),

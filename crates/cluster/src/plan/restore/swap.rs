@@ -17,7 +17,7 @@ use crate::plan::decision::{FlowDecision, Reason};
 use crate::plan::grants::{self, PermitTerms};
 use crate::plan::quorum::majority;
 use crate::plan::restore_request::{matching_request, restore_terms};
-use crate::plan::step::{GracePeriod, Step};
+use crate::plan::step::Step;
 
 /// Permits the members to start on the restored data, until a voter can say who the members are. If so many lost these
 /// data that the others are no majority, it restores anew.
@@ -51,11 +51,9 @@ pub fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState, mut restor
     let (permits, targets, waits) = permits(view, persisted, &restore);
     let decision =
         FlowDecision::with_operation(Operation::Swap(targets), Reason::Restoring, text).with_blockers(waits);
-    let outdated = corrected_restore::outdated_pod(view, &restore).map(|pod| Step::DeletePod {
-        pod,
-        grace_period: GracePeriod::PodDefault,
-    });
-    match delete_stale_pod(observed, persisted.incarnation).or(outdated) {
+    match delete_stale_pod(observed, persisted.incarnation)
+        .or_else(|| corrected_restore::delete_outdated_pod(view, &restore))
+    {
         Some(step) => decision.with_step(step),
         None => match permits {
             Some(step) => decision.with_step(step),
@@ -128,7 +126,7 @@ fn is_lost(view: &ClusterView<'_>, restore: &Restore, ordinal: Ordinal) -> bool 
 }
 
 /// Restores the same backup anew if so many voters lost their disks that the others have no quorum. `None` once clients
-/// were let in, or if another voter does not answer or is above the restored revision: somebody may have written past
+/// were let in, or if another voter does not answer or is above the restored revision: a client may have written past
 /// the Service.
 pub fn restart_if_quorum_lost(
     view: &ClusterView<'_>,

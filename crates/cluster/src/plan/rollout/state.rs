@@ -147,7 +147,7 @@ pub fn may_restart_members(view: &ClusterView<'_>, persisted: &PersistedState) -
     persisted.rollout.is_some() && !is_restoring && strategy == UpdateStrategy::Automatic
 }
 
-/// Whether members are restarted one by one now, and nobody joins or leaves meanwhile. The PodDisruptionBudget then
+/// Whether members are restarted one by one now, and no member joins or leaves meanwhile. The PodDisruptionBudget then
 /// counts only the voters there are. False where members are replaced instead.
 pub fn restarts_members(view: &ClusterView<'_>, persisted: &PersistedState) -> bool {
     may_restart_members(view, persisted)

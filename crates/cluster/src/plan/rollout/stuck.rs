@@ -1,7 +1,7 @@
 //! Pods that do not run etcd and will not without help, as the kubelet and the guard say it. What the operator cannot reach may
 //! run all the same, and whoever is just starting needs no help.
 
-use crate::observed_state::{Container, ObservedMember, Ordinal, Pod, StartDelay, WaitingCause};
+use crate::observed_state::{Container, ObservedMember, Ordinal, Pod};
 use crate::plan::cluster_view::ClusterView;
 
 /// Pods in which etcd does not run and will not without help, and whose deletion loses no data. One that is only
@@ -27,7 +27,7 @@ fn is_stuck(view: &ClusterView<'_>, ordinal: Ordinal, observed_member: &Observed
     let is_stopped = match &pod.container {
         // Where members have served with the template, one exit is no reason to give up on it.
         Container::Ended { code, .. } => pod.is_crash_looping || (*code != 0 && !is_template_served),
-        Container::Waiting(delay) => is_failing(delay) || pod.unscheduled_since.is_some(),
+        Container::Waiting(delay) => !delay.is_transient() || pod.unscheduled_since.is_some(),
         // A process does not change its mind about its image, whoever served with the template before.
         Container::Running if view.refused_image(ordinal).is_some() => true,
         Container::Running => {
@@ -39,14 +39,6 @@ fn is_stuck(view: &ClusterView<'_>, ordinal: Ordinal, observed_member: &Observed
         && (keeps_data(view, ordinal) || is_no_voter(view, ordinal))
         && pod.deleting.is_none()
         && observed_member.status().is_none()
-}
-
-/// Whether the kubelet cannot start a container, and says why.
-fn is_failing(delay: &StartDelay) -> bool {
-    match delay {
-        StartDelay::NotScheduled | StartDelay::NodePreparing { .. } => false,
-        StartDelay::Waiting(container) => container.cause != WaitingCause::Creating,
-    }
 }
 
 /// Whether no voter is at an ordinal, so that data there count for nothing yet. False while the membership is unknown.

@@ -586,7 +586,7 @@ fn a_cluster_that_never_worked_is_restored_and_begins_anew_if_that_is_given_up()
 }
 
 #[test]
-fn a_cluster_that_formed_unnoted_comes_back_if_its_restore_is_given_up() {
+fn a_cluster_whose_formation_was_not_recorded_comes_back_if_its_restore_is_given_up() {
     let mut scene = asked(3);
     let formed = scene.observed.persisted.cluster.take();
     scene.observed.persisted.members.clear();
