@@ -60,6 +60,9 @@ pub const APP_BACKUP_VALUE: &str = "etcd-backup";
 pub const LABEL_BACKUP: &str = "etcd.database.coreos.com/backup";
 /// The value of [`LABEL_APP`] on restore Jobs and their pods. No Service or PodDisruptionBudget of a cluster selects it.
 pub const APP_RESTORE_VALUE: &str = "etcd-restore";
+
+/// The value of [`LABEL_APP`] on the Jobs that check an etcd image, and on their pods.
+pub const APP_IMAGE_CHECK_VALUE: &str = "etcd-image-check";
 /// Label on Jobs and their pods with the name of the `EtcdRestore`.
 pub const LABEL_RESTORE: &str = "etcd.database.coreos.com/restore";
 /// Label on Jobs and their pods with their task.

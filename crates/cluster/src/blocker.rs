@@ -15,7 +15,7 @@ use etcd_operator_etcd::id::ClusterId;
 use etcd_operator_etcd::policy::UpgradeRefusal;
 use etcd_operator_etcd::status::AlarmKind;
 
-use crate::observed_state::{Digest, MembershipFailure, QueryResult, ServerCertificateFault};
+use crate::observed_state::{Digest, ImageProblem, MembershipFailure, QueryResult, ServerCertificateFault};
 
 pub use backup_problem::BackupProblem;
 pub use field_hint::FieldHint;
@@ -141,6 +141,13 @@ pub enum Blocker {
         /// Its words.
         message: String,
     },
+    /// The etcd image of the changed template cannot be used.
+    ImageNotUsable {
+        /// The image.
+        image: String,
+        /// Why not.
+        problem: ImageProblem,
+    },
     /// The backup that comes before another minor version is not verified.
     BackupFirst {
         /// The `EtcdBackup`.
@@ -211,6 +218,7 @@ impl Blocker {
             Self::EncryptionSwitched => BlockerReason::EncryptionSwitched,
             Self::DataLivesWithPods => BlockerReason::DataLivesWithPods,
             Self::PodRefused { .. } => BlockerReason::PodRefused,
+            Self::ImageNotUsable { .. } => BlockerReason::ImageNotUsable,
             Self::BackupFirst { .. } => BlockerReason::BackupNotVerified,
             Self::MembershipUnknown(_) => BlockerReason::MembershipUnknown,
             Self::OtherClusterResponds(_) => BlockerReason::OtherClusterResponds,
@@ -397,6 +405,10 @@ impl fmt::Display for Blocker {
                 f,
                 "the API server would refuse the changed pods, so no member is restarted; correct the spec, or what refuses them: {}",
                 bounded(message.trim_end_matches('.'), MAX_REFUSAL_CHARS)
+            ),
+            Self::ImageNotUsable { image, problem } => write!(
+                f,
+                "the image {image} cannot be used, so no member is restarted; correct the spec or the image: {problem}"
             ),
             Self::BackupFirst { backup, problem } => write!(
                 f,

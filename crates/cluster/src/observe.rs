@@ -27,13 +27,14 @@ use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use kube::{Resource, ResourceExt as _};
 
 use crate::build::{
-    CLUSTER_UID, RestartRequests, StateAnnotations, StoredTemplates, has_single_success_probe, spec_hash,
+    CLUSTER_UID, RestartRequests, StateAnnotations, StoredTemplates, etcd_image, has_single_success_probe,
+    spec_hash,
 };
 use crate::desired::Desired;
 use crate::next_version::next_version;
 use crate::observed_state::{
-    Claim, ObservedCluster, ObservedMember, ObservedStatefulSet, Ordinal, PodAdmission, QueryResult,
-    WantedTemplate, kube_objects,
+    Claim, ImageCheck, ObservedCluster, ObservedMember, ObservedStatefulSet, Ordinal, PodAdmission,
+    QueryResult, WantedTemplate, kube_objects,
 };
 use crate::persisted_state::{PersistedState, Rollout};
 use crate::plan::{ClusterView, is_next_minor, is_previous_minor, needs_cluster_version, outdated_pods};
@@ -161,6 +162,7 @@ pub async fn observe(
         wanted: WantedTemplate {
             spec_hash: String::new(),
             version: desired.version(template_version.as_ref()),
+            image: String::new(),
             later_versions: Vec::new(),
             snapshot_count: None,
             version_blocker: None,
@@ -186,6 +188,7 @@ pub async fn observe(
         upgrade_backups: Vec::new(),
         running_backups: Vec::new(),
         pod_admission: PodAdmission::NotAsked,
+        image_check: ImageCheck::NotAsked,
         desired,
     };
     let target = observed.desired.version(template_version.as_ref());
@@ -196,6 +199,7 @@ pub async fn observe(
     let rendered = observed.desired.with_snapshot_count(next.snapshot_count);
     observed.wanted = WantedTemplate {
         spec_hash: spec_hash(&rendered, &next.version, &restart),
+        image: etcd_image(&rendered.image, &next.version, &deps.default_repository),
         version: next.version,
         later_versions: next.later,
         version_blocker: next.blocker,
@@ -379,6 +383,7 @@ fn summarize_set(
             .collect(),
         spec_hash: stored.spec_hash().map(str::to_owned),
         version: template_version(Some(stored)),
+        image: stored.etcd_image().map(str::to_owned),
         quota: stored.quota(),
         snapshot_count: stored.snapshot_count(),
         unseen_generation: unseen_generation(set),

@@ -5,6 +5,7 @@ mod backup;
 mod call_failure;
 mod container_log;
 mod external_text;
+mod image_check;
 pub mod kube_objects;
 mod member;
 mod membership;
@@ -26,6 +27,7 @@ use jiff::Timestamp;
 pub use backup::{ObservedBackup, RunningBackup};
 pub use call_failure::{CallClass, CallFailure};
 pub use external_text::{container_end, ended_container};
+pub use image_check::{ImageCheck, ImageProblem, read_image_check};
 pub use member::{Claim, Container, End, EndCause, Fetch, FetchFailure, ObservedMember, Pod, QueryResult};
 pub use membership::{Digest, Membership, MembershipFailure, ServerCertificateFault};
 pub use ordinal::Ordinal;
@@ -104,6 +106,8 @@ pub struct ObservedCluster {
     /// Whether the API server would create the pods of the changed template; asked only if nothing else keeps the template from
     /// changing.
     pub pod_admission: PodAdmission,
+    /// Whether the etcd image of the changed template can be used; asked only if nothing else keeps the template from changing.
+    pub image_check: ImageCheck,
 }
 
 /// The pod template that the StatefulSet is to have next, and whether it may change now.
@@ -113,6 +117,8 @@ pub struct WantedTemplate {
     pub spec_hash: String,
     /// The version of etcd in it: the next one on the way to what the spec asks for.
     pub version: Version,
+    /// The image of etcd in it.
+    pub image: String,
     /// The versions after it; the last one is what the spec asks for.
     pub later_versions: Vec<Version>,
     /// After how many entries of the log members take a snapshot of it, if that is not what the spec says.
@@ -142,6 +148,8 @@ pub struct ObservedStatefulSet {
     pub spec_hash: Option<String>,
     /// The version of etcd in its template.
     pub version: Option<Version>,
+    /// The image of etcd in its template.
+    pub image: Option<String>,
     /// The size that its members may let their databases grow to, where its template says so.
     pub quota: Option<u64>,
     /// After how many entries of the log its members take a snapshot of it, where its template says so.

@@ -92,6 +92,8 @@ pub struct Plan {
     pub rollout: RolloutState,
     /// Whether the pod template changes, or a backup is requested first, only if the API server would create the changed pods.
     pub needs_dry_run: bool,
+    /// Whether the pod template changes, a backup is requested or a downgrade enabled first, only if its etcd image can be used.
+    pub needs_image_check: bool,
     /// Whether the pod template changes to a newer minor version that no member runs yet.
     pub leaves_minor: bool,
     /// Places at which this process takes over what another one began, until their pods have been touched.
@@ -193,6 +195,9 @@ pub fn plan(observed: &ObservedCluster) -> Plan {
     let moves_template = layout.as_ref().is_some_and(ObjectLayout::may_update_template);
     Plan {
         leaves_minor: moves_template && is_next_minor(&view),
+        needs_image_check: layout.is_some()
+            && persisted.has_formed()
+            && gate::needs_image_check(&view, &persisted),
         needs_dry_run: layout.is_some() && persisted.has_formed() && gate::needs_dry_run(&view, &persisted),
         layout,
         rollout,

@@ -3,6 +3,7 @@
 mod apply_objects;
 mod derived_cache;
 mod dry_run;
+mod image_check;
 mod objects;
 mod refused_spec;
 mod rollout_slots;
@@ -49,6 +50,7 @@ use crate::status::{self, StatusInputs};
 use apply_objects::{ApplyError, ObjectWriter};
 use derived_cache::DerivedCache;
 use dry_run::DryRuns;
+use image_check::ImageChecks;
 use objects::DesiredObjects;
 use rollout_slots::RolloutSlots;
 
@@ -112,6 +114,8 @@ pub struct Reconciler {
     rollout_slots: RolloutSlots,
     /// Changed pods that the API server does not admit.
     dry_runs: DryRuns,
+    /// New etcd images that cannot be used, or could not be tried.
+    image_checks: ImageChecks,
     /// What was read of each cluster, for the page of metrics.
     readings: Readings,
 }
@@ -127,6 +131,7 @@ impl Reconciler {
             unfenced: Arc::default(),
             derived: DerivedCache::default(),
             dry_runs: DryRuns::default(),
+            image_checks: ImageChecks::default(),
             readings: Readings::default(),
         }
     }
@@ -169,6 +174,7 @@ impl Reconciler {
             self.set_unfenced(key, BTreeSet::new());
             self.derived.forget(key);
             self.dry_runs.forget(key);
+            self.image_checks.forget(key);
             self.rollout_slots.release(key);
             let serves = |bad: &Malformed| {
                 let by = bad.controlled_by.as_deref();
@@ -303,7 +309,7 @@ impl Reconciler {
         image: &OperatorImage,
     ) -> Result<Plan, Error> {
         let plan = self
-            .plan_with_dry_run(key, cluster, observation, image)
+            .plan_with_checks(key, cluster, observation, image)
             .await
             .inspect_err(|_| self.rollout_slots.release(key))?;
         if !plan.is_rollout_under_way(&observation.observed) {

@@ -109,7 +109,7 @@ pub const RIGHTS: &[Permission] = &[
         scope: Scope::Watched,
         selector: Selector::Any,
         part: CLUSTER,
-        why: "The operator watches members, permits them to start, and replaces them.",
+        why: "The operator watches members, permits them to start, and replaces them. It lists the pod of a Job that tries an etcd image.",
     },
     Permission {
         group: "",
@@ -154,7 +154,7 @@ pub const RIGHTS: &[Permission] = &[
         scope: Scope::Watched,
         selector: Selector::Any,
         part: BACKUP,
-        why: "Jobs make, prune, delete and verify backups, in the namespace of their EtcdBackup or EtcdRestore and with its Secrets.",
+        why: "Jobs make, prune, delete and verify backups, in the namespace of their EtcdBackup or EtcdRestore and with its Secrets. Before members are restarted with another etcd image, the cluster controller tries it in a Job.",
     },
     Permission {
         group: etcd_operator_api::GROUP,

@@ -11,7 +11,7 @@ use etcd_operator_runtime::informer::Scope;
 
 use crate::dry_run::RestoreArgs;
 use crate::jobs::args::{BackupArgs, FetchArgs, InspectArgs, ListArgs, OrderOnlyArgs, PruneArgs};
-use crate::pod::{InstallArgs, MemberArgs, ReadyArgs, TidyArgs};
+use crate::pod::{CheckImageArgs, InstallArgs, MemberArgs, ReadyArgs, TidyArgs};
 use crate::values;
 
 /// Runs etcd clusters on Kubernetes, and backs them up and restores them.
@@ -35,6 +35,8 @@ pub enum Command {
     Tidy(TidyArgs),
     /// In a member's pod: exit 0 if the member is a voter and answers a linearizable read.
     Ready(ReadyArgs),
+    /// In a Job before a rollout: exit 0 if etcd of this image runs and is of the expected minor version.
+    CheckImage(CheckImageArgs),
     /// In a member's pod: copy this program to a volume of the etcd container.
     Install(InstallArgs),
     /// Make a verified backup of an etcd cluster, as specified by an order or by flags.

@@ -69,6 +69,7 @@ fn execute(cli: Cli) -> Result<ExitCode> {
             pod::tidy(&args)
         }
         Command::Ready(args) => pod::ready(args),
+        Command::CheckImage(args) => pod::check_image(&args),
         Command::Install(args) => pod::install(&args),
         Command::Crds => {
             let documents: Result<Vec<_>, _> = crd::all().iter().map(serde_saphyr::to_string).collect();

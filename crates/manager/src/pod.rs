@@ -16,7 +16,8 @@ use etcd_operator_member::certificates::Certificates;
 use etcd_operator_member::run::{self, Options};
 use etcd_operator_member::verdict::Expected;
 use etcd_operator_member::volume::Volume;
-use etcd_operator_member::{install, ready, tidy};
+use etcd_operator_member::{image, install, ready, tidy};
+use tokio::runtime::Builder;
 
 /// The file whose content the kubelet copies into the pod's status.
 const TERMINATION_MESSAGE: &str = "/dev/termination-log";
@@ -97,6 +98,18 @@ pub struct TidyArgs {
     /// The mount path of the member's volume.
     #[arg(value_name = "DIR")]
     pub volume: PathBuf,
+}
+
+/// Flags of `etcd-operator check-image`.
+#[derive(Clone, Debug, Args)]
+pub struct CheckImageArgs {
+    /// The minor version of etcd that the pod template names.
+    #[arg(long, value_name = "MINOR")]
+    pub etcd_minor: Minor,
+
+    /// etcd in this image.
+    #[arg(value_name = "PROGRAM")]
+    pub program: PathBuf,
 }
 
 /// Flags of `etcd-operator ready`.
@@ -194,6 +207,22 @@ pub fn member(args: MemberArgs) -> Result<()> {
 pub fn tidy(args: &TidyArgs) -> Result<()> {
     tidy::run(&Volume::at(&args.volume))?;
     Ok(())
+}
+
+/// `etcd-operator check-image`. A failure is also written to the termination message.
+pub fn check_image(args: &CheckImageArgs) -> Result<()> {
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the async runtime")?;
+    let check = image::find_fault(&args.program, args.etcd_minor, image::LIMIT);
+    let Some(fault) = runtime.block_on(check) else {
+        return Ok(());
+    };
+    if let Err(error) = fs::write(TERMINATION_MESSAGE, contract::write(&image::job_result(&fault))) {
+        tracing::warn!("cannot report the fault to {TERMINATION_MESSAGE}: {error}");
+    }
+    Err(fault.into())
 }
 
 /// `etcd-operator ready`: the readiness probe. Fails unless the member is a voter and answers a linearizable read.

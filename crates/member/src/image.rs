@@ -4,35 +4,68 @@
 use std::path::Path;
 use std::time::Duration;
 
-use etcd_operator_api::contract::RefusedImage;
+use etcd_operator_api::contract::{self, IMAGE_VERSION_DIFFERS, JobOutcome, JobResult, RefusedImage};
 use etcd_operator_etcd::tool;
 use etcd_operator_etcd::version::Minor;
 
 /// How long etcd has to tell its version.
 pub const LIMIT: Duration = Duration::from_secs(10);
 
+/// What is wrong with an image.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// It holds another minor version.
+    #[error("it holds etcd {}, and {} is expected", .0.found, .0.expected)]
+    Version(RefusedImage),
+    /// etcd does not tell its version.
+    #[error("{0}")]
+    NotTold(String),
+}
+
 /// Why etcd of this image must not start; none also where it does not tell its version. A check that cannot be made keeps no
 /// member down: what is wrong with the image shows when etcd starts.
 pub async fn check(program: &Path, expected: Minor, limit: Duration) -> Option<RefusedImage> {
+    match find_fault(program, expected, limit).await? {
+        Fault::Version(refused) => Some(refused),
+        Fault::NotTold(why) => {
+            tracing::warn!("the version of etcd in this image is not known: {why}");
+            None
+        }
+    }
+}
+
+/// What is wrong with the image that this process runs in.
+pub async fn find_fault(program: &Path, expected: Minor, limit: Duration) -> Option<Fault> {
     let version = tokio::time::timeout(limit, tool::server_version(program.to_owned())).await;
     match version {
         Ok(Ok(found)) if Minor::of(&found) == Some(expected) => None,
-        Ok(Ok(found)) => Some(RefusedImage {
+        Ok(Ok(found)) => Some(Fault::Version(RefusedImage {
             found: found.to_string(),
             expected: expected.to_string(),
-        }),
-        Ok(Err(error)) => {
-            tracing::warn!("the version of etcd in this image is not known: {error}");
-            None
-        }
-        Err(_) => {
-            let program = program.display();
-            tracing::warn!(
-                "{program} did not tell its version within {} seconds",
-                limit.as_secs()
-            );
-            None
-        }
+        })),
+        Ok(Err(error)) => Some(Fault::NotTold(error.to_string())),
+        Err(_) => Some(Fault::NotTold(format!(
+            "{} did not tell its version within {} seconds",
+            program.display(),
+            limit.as_secs()
+        ))),
+    }
+}
+
+/// What the Job reports that tries an image before any member gets it.
+pub fn job_result(fault: &Fault) -> JobResult {
+    let reason = match fault {
+        Fault::Version(_) => IMAGE_VERSION_DIFFERS,
+        Fault::NotTold(_) => "ImageNotRunning",
+    };
+    JobResult {
+        version: contract::VERSION,
+        run: "image-check".to_owned(),
+        outcome: JobOutcome::Failed {
+            reason: reason.to_owned(),
+            message: fault.to_string(),
+            retriable: false,
+        },
     }
 }
 
@@ -84,7 +117,24 @@ mod tests {
         ] {
             assert_eq!(check_script(script).await, None, "{script}");
         }
+        let says = Scratch::new();
+        let other = says.program("etcd", "echo 'etcd Version: 3.7.3'");
+        let fault = find_fault(&other, Minor::V3_6, LIMIT)
+            .await
+            .expect("another version");
+        let JobOutcome::Failed { reason, message, .. } = job_result(&fault).outcome else {
+            panic!("not failed");
+        };
+        assert_eq!(
+            (reason.as_str(), message.as_str()),
+            (IMAGE_VERSION_DIFFERS, "it holds etcd 3.7.3, and 3.6 is expected")
+        );
         let absent = Path::new("/no/such/etcd");
+        let fault = find_fault(absent, Minor::V3_6, LIMIT).await.expect("no program");
+        let JobOutcome::Failed { reason, .. } = job_result(&fault).outcome else {
+            panic!("not failed");
+        };
+        assert_ne!(reason, IMAGE_VERSION_DIFFERS);
         assert_eq!(check(absent, Minor::V3_6, LIMIT).await, None);
     }
 

@@ -154,8 +154,18 @@ impl Applier {
     /// Lists the objects of a namespace from the API server, bypassing the informers. Objects that cannot be decoded are
     /// left out.
     pub async fn list<K: Writable>(&self, namespace: &str) -> Result<Vec<K>, Error> {
+        self.list_with(namespace, &ListParams::default()).await
+    }
+
+    /// The same for the objects that a label selector matches.
+    pub async fn list_labelled<K: Writable>(&self, namespace: &str, selector: &str) -> Result<Vec<K>, Error> {
+        self.list_with(namespace, &ListParams::default().labels(selector))
+            .await
+    }
+
+    async fn list_with<K: Writable>(&self, namespace: &str, params: &ListParams) -> Result<Vec<K>, Error> {
         let target = Target::for_key::<K>(&ObjectKey::new(namespace, ""), "list");
-        let request = target.build(target.request().list(&ListParams::default()))?;
+        let request = target.build(target.request().list(params))?;
         let found: Option<ObjectList<Value>> = self.send_read(&target, request).await?;
         let items = found.into_iter().flatten();
         Ok(items

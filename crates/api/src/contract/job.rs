@@ -78,6 +78,9 @@ pub enum JobOutcome {
     },
 }
 
+/// The reason of a failed check of an etcd image that holds another minor version than the pod template names.
+pub const IMAGE_VERSION_DIFFERS: &str = "ImageVersionDiffers";
+
 /// A backup that a run stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

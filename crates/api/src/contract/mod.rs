@@ -20,7 +20,7 @@ pub use disk_progress::Arrival;
 pub use fetched::{FetchProgress, Fetched, Kept, KeptDirectory};
 pub use identity::{Fingerprint, Identity, kind};
 pub use intent::{CommitRecord, ObjectFacts, RestoreIntent, RestoreSecrets};
-pub use job::{JobOutcome, JobResult, Listed, Skipped, Stored, Verified};
+pub use job::{IMAGE_VERSION_DIFFERS, JobOutcome, JobResult, Listed, Skipped, Stored, Verified};
 pub use manifest::{Frame, Manifest, Sealing};
 pub use order::{
     BackupTask, CompareTask, FetchTask, JobOrder, Limits, Naming, ORDER_VARIABLE, RecheckTask, Source,

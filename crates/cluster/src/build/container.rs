@@ -47,7 +47,7 @@ pub(super) fn etcd(desired: &Desired, inputs: &BuildInputs, flags: Vec<String>) 
     }
     Container {
         name: ETCD.to_owned(),
-        image: Some(image::etcd(
+        image: Some(image::etcd_image(
             &desired.image,
             &inputs.version,
             &inputs.default_repository,

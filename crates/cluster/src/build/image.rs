@@ -8,7 +8,7 @@ use etcd_operator_etcd::version::Version;
 use crate::desired::Image;
 
 /// The image of etcd in this version. A whole reference in the spec stays as it is, whatever the version.
-pub(super) fn etcd(image: &Image, version: &Version, default: &DefaultRepository) -> String {
+pub fn etcd_image(image: &Image, version: &Version, default: &DefaultRepository) -> String {
     match image {
         Image::Whole { reference, .. } => reference.clone(),
         Image::Tagged { repository, .. } => {

@@ -47,7 +47,7 @@ pub fn spec_hash(desired: &Desired, version: &Version, restart: &RestartRequests
     drift::hash(&drop_nulls(json!({
         "version": version.to_string(),
         // Where the installation pulls the default image from is no wish of the user.
-        "image": image::etcd(image, version, &DefaultRepository::default()),
+        "image": image::etcd_image(image, version, &DefaultRepository::default()),
         "pullPolicy": pull_policy,
         "pullSecrets": non_empty(pull_secrets),
         "pod": pod_settings(pod),

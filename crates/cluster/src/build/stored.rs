@@ -114,6 +114,11 @@ impl StoredTemplates {
         snapshot_count(etcd_container(&self.template)?)
     }
 
+    /// The image of etcd in the template.
+    pub fn etcd_image(&self) -> Option<&str> {
+        etcd_container(&self.template)?.image.as_deref()
+    }
+
     /// The image of the operator in the template.
     pub fn operator_image(&self) -> Option<OperatorImage> {
         let containers = self.template.spec.as_ref()?.init_containers.as_ref()?;

@@ -10,6 +10,8 @@ use crate::persisted_state::PersistedState;
 
 /// How soon to look again while something is under way that no watch tells about.
 const SOON: Duration = Duration::from_millis(500);
+/// How soon to look again at a Job that takes seconds and that no watch tells about.
+const CHECKING: Duration = Duration::from_secs(2);
 /// How soon to look again at what only a person or a node can mend; a watch tells sooner.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How soon to look again when nothing is to be done.
@@ -25,6 +27,9 @@ pub fn requeue_after(
     rollout: &RolloutState,
 ) -> Duration {
     match reason {
+        Reason::Converged if matches!(rollout, RolloutState::Pending(PendingCause::ImageCheck { .. })) => {
+            CHECKING
+        }
         Reason::Converged
             if matches!(
                 rollout,

@@ -17,6 +17,7 @@ pub mod downgrade;
 mod downgrade_status;
 pub mod gate;
 mod health;
+pub mod image_check;
 pub mod log_snapshot;
 pub mod minor;
 pub mod outdated;

@@ -16,6 +16,7 @@ mod fleeting;
 mod foreign_steps;
 mod given_up;
 mod hibernation_exit;
+mod image_check;
 mod life;
 mod lives;
 mod log_snapshot;

@@ -5,13 +5,15 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use etcd_operator_api::EtcdCluster;
+use etcd_operator_api::cluster::DefaultRepository;
 use etcd_operator_runtime::apply::Error as ApplyError;
 use etcd_operator_runtime::events::Severity;
 use etcd_operator_runtime::key::ObjectKey;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 
-use super::{Reconciler, objects};
+use super::Reconciler;
+use super::objects::{self, DesiredObjects};
 use crate::act::Error;
 use crate::build::{self, BuildInputs, OperatorImage};
 use crate::observe::Observation;
@@ -75,8 +77,34 @@ impl DryRuns {
 
 impl Reconciler {
     /// Makes the plan. Where it would change the pod template, or request a backup before that, the API server is asked first, and
-    /// the plan is made with its answer.
-    pub(super) async fn plan_with_dry_run(
+    /// a Job tries a new etcd image. The plan is made with what they say.
+    pub(super) async fn plan_with_checks(
+        &self,
+        key: &ObjectKey,
+        cluster: &EtcdCluster,
+        observation: &mut Observation,
+        image: &OperatorImage,
+    ) -> Result<Plan, Error> {
+        let unchecked = self.plan_with_dry_run(key, cluster, observation, image).await?;
+        if !unchecked.needs_image_check {
+            self.image_checks.forget(key);
+            return Ok(unchecked);
+        }
+        let images = (image, &self.deps.default_repository);
+        let Some((wanted, build_inputs)) =
+            self.changed_objects(key, cluster, observation, &unchecked, images)
+        else {
+            return Ok(unchecked);
+        };
+        let job = build::image_check_job(&observation.observed.desired.name, &wanted.objects, &build_inputs);
+        if let Some(job) = job {
+            observation.observed.image_check = self.check_image(key, cluster, &job).await?;
+        }
+        Ok(plan(&observation.observed))
+    }
+
+    /// Makes the plan with what the API server says to the pods of a changed template.
+    async fn plan_with_dry_run(
         &self,
         key: &ObjectKey,
         cluster: &EtcdCluster,
@@ -111,17 +139,31 @@ impl Reconciler {
     ) -> Option<Pod> {
         let observed = &observation.observed;
         let images = (image, &self.deps.default_repository);
-        let build_inputs = objects::build_inputs(plan, observation, cluster.status.as_ref(), images)?;
-        let build_inputs = BuildInputs {
-            may_update_template: true,
-            ..build_inputs
-        };
-        let wanted = self.derived.wanted(key, &observed.desired, build_inputs).ok()?;
+        let (wanted, _) = self.changed_objects(key, cluster, observation, plan, images)?;
         let uid = observation.set.as_ref()?.metadata.uid.as_deref()?;
         let mut members = observed.members.iter();
         let existing = members.find(|(_, member)| member.pod.is_some());
         let ordinal = existing.map_or(0, |(ordinal, _)| ordinal.get());
         Some(build::pod_of_set(&wanted.objects.members, uid, ordinal))
+    }
+
+    /// The objects with the changed pod template, and what they are made of; none if the spec is refused as they are built.
+    fn changed_objects(
+        &self,
+        key: &ObjectKey,
+        cluster: &EtcdCluster,
+        observation: &Observation,
+        plan: &Plan,
+        images: (&OperatorImage, &DefaultRepository),
+    ) -> Option<(Arc<DesiredObjects>, BuildInputs)> {
+        let build_inputs = objects::build_inputs(plan, observation, cluster.status.as_ref(), images)?;
+        let build_inputs = BuildInputs {
+            may_update_template: true,
+            ..build_inputs
+        };
+        let desired = &observation.observed.desired;
+        let wanted = self.derived.wanted(key, desired, build_inputs.clone()).ok()?;
+        Some((wanted, build_inputs))
     }
 
     /// Asks the API server in a dry run. An error only if this process is not the leader or the pod cannot be sent; any

@@ -12,7 +12,7 @@ use etcd_operator_runtime::events::Severity;
 use super::inputs::StatusInputs;
 use super::step_failure;
 use super::text::{MAX_CHARS, Transition, sentence};
-use crate::blocker::{BlockerReason, root_cause};
+use crate::blocker::{Blocker, BlockerReason, root_cause};
 use crate::build::PendingChange;
 use crate::observed_state::Pod;
 use crate::persisted_state::VersionPath;
@@ -119,6 +119,10 @@ pub fn pending_text(view: &ClusterView<'_>, plan: &Plan, inputs: &StatusInputs<'
                 "{changes}: spec.updates.strategy is Paused. Pods that are re-created meanwhile take the template that the StatefulSet has."
             )
         }
+        RolloutState::Blocked(blocker @ Blocker::ImageNotUsable { .. }) => format!(
+            "{changes}: {blocker}.{}",
+            intermediate_hint(view).unwrap_or_default()
+        ),
         RolloutState::Blocked(blocker) => format!("{changes}: {blocker}."),
         RolloutState::Pending(PendingCause::Hibernated) => {
             format!("{changes}: the members take it after the cluster has resumed.")
@@ -162,6 +166,14 @@ pub fn pending_text(view: &ClusterView<'_>, plan: &Plan, inputs: &StatusInputs<'
             });
             format!(
                 "{changes}: waiting for a verified backup of EtcdBackup {name}, which comes before another minor version.{says}"
+            )
+        }
+        RolloutState::Pending(PendingCause::ImageCheck { image, waits }) => {
+            let waits = waits
+                .as_ref()
+                .map_or_else(String::new, |waits| format!(" It waits: {waits}."));
+            format!(
+                "{changes}: a Job tries the image {image} with `etcd --version` before the first member is restarted.{waits}"
             )
         }
         RolloutState::Pending(PendingCause::DryRun { message }) => format!(

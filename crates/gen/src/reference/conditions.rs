@@ -182,6 +182,7 @@ mod tests {
         for reconcile in [
             include_str!("../../../cluster/src/reconcile.rs"),
             include_str!("../../../cluster/src/reconcile/dry_run.rs"),
+            include_str!("../../../cluster/src/reconcile/image_check.rs"),
         ] {
             given.extend(reason_literals(between(
                 reconcile,

@@ -107,6 +107,12 @@ pub(super) const EVENTS: &[ReasonDoc] = &[
     ),
     reason(
         "EtcdCluster",
+        "ImageNotChecked",
+        "Warning: a rollout starts although no Job has tried the new etcd image: none could be created, its pod was not created for two minutes, for example because of a quota, or found no node.",
+        "Nothing, if the members start. Otherwise make room for one small pod, or see what refuses the Job in the message.",
+    ),
+    reason(
+        "EtcdCluster",
         "RestartIgnored",
         "Warning: a request of `kubectl rollout restart` does not count, because its time is not after the last rollout began and the last restart was requested.",
         "Correct the clock of the machine that kubectl runs on, or set the annotation that the message names.",

@@ -46,6 +46,7 @@ pub(crate) enum Kind {
     Node,
     Set,
     Budget,
+    Job,
 }
 
 impl Kind {
@@ -56,6 +57,7 @@ impl Kind {
             Self::Volume => ("v1", "PersistentVolume", "persistentvolumes"),
             Self::Node => ("v1", "Node", "nodes"),
             Self::Set => ("apps/v1", "StatefulSet", "statefulsets"),
+            Self::Job => ("batch/v1", "Job", "jobs"),
             Self::Budget => ("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets"),
         }
     }
@@ -85,6 +87,7 @@ pub(crate) struct Objects {
     pub(crate) nodes: Vec<Arc<Stored>>,
     pub(crate) sets: Vec<Arc<Stored>>,
     pub(crate) budgets: Vec<Arc<Stored>>,
+    pub(crate) jobs: Vec<Arc<Stored>>,
 }
 
 impl Objects {
@@ -100,6 +103,7 @@ impl Objects {
             nodes: all(Kind::Node),
             sets: all(Kind::Set),
             budgets: all(Kind::Budget),
+            jobs: all(Kind::Job),
         }
     }
 
@@ -114,6 +118,7 @@ impl Objects {
             && are_same(&self.nodes, &others.nodes)
             && are_same(&self.sets, &others.sets)
             && are_same(&self.budgets, &others.budgets)
+            && are_same(&self.jobs, &others.jobs)
     }
 
     pub(crate) fn claim(&self, namespace: &str, name: &str) -> Option<&Arc<Stored>> {

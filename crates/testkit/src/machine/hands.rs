@@ -33,6 +33,18 @@ impl Machine {
         });
     }
 
+    /// The registry gets the images that it lacked.
+    pub fn bring_missing_images(&self) {
+        self.note("registry", "has every image");
+        self.with(|state| state.jobs.has_missing_images = true);
+    }
+
+    /// A quota refuses the pods of Jobs, or no longer.
+    pub fn refuse_job_pods(&self, refuses: bool) {
+        self.note("quota", format_args!("refuses the pods of Jobs: {refuses}"));
+        self.with(|state| state.jobs.refuses_pods = refuses);
+    }
+
     /// A node comes back with what is on its disks.
     pub fn restore(&self, node: &str) {
         self.note(node, "has power");

@@ -15,7 +15,7 @@ use super::api::{Kind, Objects, Write, claims_of, is_ending, name, namespace, te
 use super::content::arrival;
 use super::state::{Container, Ended, Pod, State};
 use super::status::{self, Shown};
-use super::{fetch, member};
+use super::{fetch, jobs, member};
 use crate::etcd::{DiskId, Etcds};
 use crate::fake::Stored;
 
@@ -83,7 +83,7 @@ fn take_pods(objects: &Objects, state: &mut State) {
             .nodes
             .get(&node)
             .is_some_and(|node| node.is_up && node.is_connected);
-        if !hears || state.pods.contains_key(uid(pod)) {
+        if !hears || state.pods.contains_key(uid(pod)) || jobs::is_of_job(pod) {
             continue;
         }
         let (least, most) = CREATING;

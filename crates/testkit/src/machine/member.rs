@@ -27,8 +27,21 @@ pub const MISREADING_REPOSITORY: &str = "broken.example.com/etcd";
 
 /// The repository of images whose etcd is of one version, whatever their tags say.
 pub const MISLABELLED_REPOSITORY: &str = "mislabelled.example.com/etcd";
+/// The same on the nodes of members, while Jobs get what the tags say.
+pub const MISLABELLED_FOR_MEMBERS_REPOSITORY: &str = "mislabelled-for-members.example.com/etcd";
 /// That version.
 const MISLABELLED_VERSION: &str = "3.7.3";
+/// A repository that has no images, as long as the story does not bring them; only Jobs look.
+pub const MISSING_REPOSITORY: &str = "missing.example.com/etcd";
+
+/// The version of etcd in an image.
+pub(crate) fn version_in(image: &str, is_member: bool) -> Result<Version, String> {
+    let (_, tag) = image.rsplit_once(':').unwrap_or_default();
+    let is_mislabelled = image.starts_with(MISLABELLED_REPOSITORY)
+        || (is_member && image.starts_with(MISLABELLED_FOR_MEMBERS_REPOSITORY));
+    let version = if is_mislabelled { MISLABELLED_VERSION } else { tag };
+    version.parse().map_err(|error| format!("{error}"))
+}
 
 /// What the permit's file will hold.
 pub(crate) fn permit_of(pod: &Value) -> String {
@@ -46,10 +59,7 @@ struct Told {
 impl Told {
     /// The version of etcd in the image.
     fn version(&self) -> Result<Version, String> {
-        let (_, tag) = self.image.rsplit_once(':').unwrap_or_default();
-        let is_mislabelled = self.image.starts_with(MISLABELLED_REPOSITORY);
-        let version = if is_mislabelled { MISLABELLED_VERSION } else { tag };
-        version.parse().map_err(|error| format!("{error}"))
+        version_in(&self.image, true)
     }
 
     /// Why etcd of this image must not start, as the real member finds it.

@@ -8,6 +8,7 @@ mod content;
 mod fetch;
 mod guard;
 mod hands;
+mod jobs;
 mod kubelet;
 mod lookup;
 mod member;
@@ -31,9 +32,12 @@ use tokio::time::Instant;
 
 pub use self::fetch::FetchTrouble;
 pub use self::lookup::{Found, Unreported};
-pub use self::member::{MISLABELLED_REPOSITORY, MISREADING_REPOSITORY};
+pub use self::member::{
+    MISLABELLED_FOR_MEMBERS_REPOSITORY, MISLABELLED_REPOSITORY, MISREADING_REPOSITORY, MISSING_REPOSITORY,
+};
 
 use self::api::Objects;
+use self::jobs::Jobs;
 use self::state::{Container, State};
 use crate::Fake;
 use crate::chance::Chance;
@@ -97,6 +101,7 @@ impl Machine {
             backups: BTreeMap::new(),
             fetch_troubles: BTreeMap::new(),
             short_lives: BTreeMap::new(),
+            jobs: Jobs::default(),
             is_nameless: false,
             is_weak: false,
             addresses: 0,
@@ -206,8 +211,10 @@ impl Machine {
                 writes.extend(scheduled(self, &objects, &mut state));
             }
             let others = kubelet::step(self, &objects, &mut state, &mut due);
+            let jobs = jobs::step(self, &objects, &mut state, &mut due);
             let others = others
                 .into_iter()
+                .chain(jobs)
                 .chain(nodes::step(&objects, &state, self, &mut due));
             let budgets = if is_decided {
                 Vec::new()

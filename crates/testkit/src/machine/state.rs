@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use super::api::Objects;
 use super::fetch::{Fetch, FetchTrouble};
 use super::guard::Waiting;
+use super::jobs::Jobs;
 use super::sets::Revisions;
 use super::status::Shown;
 use crate::chance::Chance;
@@ -43,6 +44,8 @@ pub(crate) struct State {
     pub(crate) fetch_troubles: BTreeMap<String, FetchTrouble>,
     /// Members whose next start ends after so many steps.
     pub(crate) short_lives: BTreeMap<String, usize>,
+    /// Jobs that try images.
+    pub(crate) jobs: Jobs,
     /// Names of this namespace resolve for nobody.
     pub(crate) is_nameless: bool,
     /// Disks by which nothing tells them from a copy in their place.

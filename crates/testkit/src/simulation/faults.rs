@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::tally::{STEPS, calls_of};
 use crate::chance::Chance;
 use crate::gate::Side;
-use crate::machine::{MISLABELLED_REPOSITORY, MISREADING_REPOSITORY};
+use crate::machine::{MISLABELLED_FOR_MEMBERS_REPOSITORY, MISLABELLED_REPOSITORY, MISREADING_REPOSITORY};
 
 /// How many faults a schedule may have beyond those it asks for.
 const MORE: u32 = 24;
@@ -113,6 +113,9 @@ pub enum Fault {
     /// A user names a repository of images that do not work, and sets it back after a while.
     BadImage(&'static str, Duration),
 }
+
+/// Repositories of images whose tags lie.
+const MISLABELLED: [&str; 2] = [MISLABELLED_REPOSITORY, MISLABELLED_FOR_MEMBERS_REPOSITORY];
 
 /// What befalls a learner that has caught up, right before it would get its vote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -289,7 +292,8 @@ impl Schedule {
             60..=62 => Fault::ChangePods(chance.below(4)),
             63 => Fault::Upgrade(if chance.below(3) == 0 { 2 } else { 1 }),
             64 => Fault::BadImage(MISREADING_REPOSITORY, long),
-            65 => Fault::BadImage(MISLABELLED_REPOSITORY, long),
+            // The first one touches no member, the second one stops one.
+            65 => Fault::BadImage(chance.pick(&MISLABELLED)?, long),
             55 => Fault::Clone(member, other),
             56 => Fault::Swap(member, other),
             _ => match chance.pick(&self.sizes) {

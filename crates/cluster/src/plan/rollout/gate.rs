@@ -8,7 +8,7 @@ use super::backup_first::BackupFirst;
 use super::health::are_members_settled;
 use super::log_snapshot::LogSnapshot;
 use super::pending_cause::PendingCause;
-use super::{backup_first, downgrade, minor, stuck, surge, versions};
+use super::{backup_first, downgrade, image_check, minor, stuck, surge, versions};
 use crate::blocker::{Blocker, MemberProblem};
 use crate::desired::DEFAULT_QUOTA;
 use crate::observed_state::{ObservedMember, Ordinal, Pod, PodAdmission};
@@ -25,7 +25,8 @@ pub fn is_template_changed(view: &ClusterView<'_>) -> bool {
 /// is due and the API server admits its pods, or members could not start again with the present template.
 pub fn may_update_template(view: &ClusterView<'_>, persisted: &PersistedState) -> bool {
     is_change_wanted(view, persisted)
-        && (must_follow_members(view) || (is_update_due(view, persisted) && is_pod_admitted(view)))
+        && (must_follow_members(view)
+            || (is_update_due(view, persisted) && is_pod_admitted(view) && image_check::is_passed(view)))
 }
 
 /// Whether nothing but the API server's dry run of the changed pod keeps the pod template from changing, or the backup that comes
@@ -35,6 +36,16 @@ pub fn needs_dry_run(view: &ClusterView<'_>, persisted: &PersistedState) -> bool
     is_change_wanted(view, persisted)
         && !must_follow_members(view)
         && (is_update_due(view, persisted) || requests_backup())
+}
+
+/// Whether nothing but the check of its etcd image keeps the pod template from changing, the backup that comes before from being
+/// requested, or a downgrade from being enabled. Members that may need the change to start do not wait for it.
+pub fn needs_image_check(view: &ClusterView<'_>, persisted: &PersistedState) -> bool {
+    let is_due = || {
+        needs_dry_run(view, persisted)
+            || (may_enable_downgrade(view, persisted) && downgrade::is_backup_due(view, persisted))
+    };
+    image_check::is_needed(view) && !is_needed_to_start(view) && is_due() && is_pod_admitted(view)
 }
 
 /// Whether the members cannot start again with the minor version of the template. It then changes at once, without a
@@ -47,12 +58,15 @@ fn must_follow_members(view: &ClusterView<'_>) -> bool {
 
 /// Whether the members can take another pod template, or members may need it to start.
 fn is_update_due(view: &ClusterView<'_>, persisted: &PersistedState) -> bool {
-    // Another minor version that is not sure to work helps no member. Else a member that does not start may need the change,
-    // and others may need that member.
-    let is_needed = !versions::is_next_minor(view)
+    is_needed_to_start(view) || are_members_prepared(view, persisted)
+}
+
+/// Whether a member does not start and may need the change, and others may need that member. Another minor version that is not sure
+/// to work helps no member.
+fn is_needed_to_start(view: &ClusterView<'_>) -> bool {
+    !versions::is_next_minor(view)
         && !versions::is_previous_minor(view)
-        && (stuck::stuck_pods(view).next().is_some() || is_unserved_without_quorum(view));
-    is_needed || are_members_prepared(view, persisted)
+        && (stuck::stuck_pods(view).next().is_some() || is_unserved_without_quorum(view))
 }
 
 /// Whether the members can be restarted with another pod template, but for what the API server says to that.
@@ -76,6 +90,7 @@ pub fn may_enable_downgrade(view: &ClusterView<'_>, persisted: &PersistedState) 
         && versions::is_previous_minor(view)
         && view.observed.wanted.has_slot
         && backup_first::state(view, persisted).is_done()
+        && image_check::is_passed(view)
 }
 
 /// Whether the API server would create the pods of the changed template, as far as it was asked. Without an answer, the template
@@ -91,21 +106,24 @@ fn is_pod_admitted(view: &ClusterView<'_>) -> bool {
     }
 }
 
-/// Whether the change that the spec asks for by now cannot be made: the user must act, or the API server does not create its
-/// pods. The one before it is not carried on meanwhile: the spec asks for it no more.
+/// Whether the change that the spec asks for by now cannot be made: the user must act, the API server does not create its pods, or
+/// its image is not known to be usable. The one before it is not carried on meanwhile: the spec asks for it no more.
 pub fn is_change_refused(view: &ClusterView<'_>) -> bool {
     // Whoever takes the consent to a downgrade back, or asks for a version that cannot be reached, changes no template.
     let is_version_refused =
         view.observed.wanted.version_blocker.is_some() && !versions::is_template_behind(view);
     is_version_refused
-        || (is_template_changed(view) && (user_blocker(view).is_some() || !is_pod_admitted(view)))
+        || (is_template_changed(view)
+            && (user_blocker(view).is_some() || !is_pod_admitted(view) || !image_check::is_passed(view)))
 }
 
 /// How far the backup before another minor version is. `NotNeeded` also while something else keeps the members from
 /// that version, or, before it is requested, the API server does not admit the pods.
 pub fn pending_backup(view: &ClusterView<'_>, persisted: &PersistedState) -> BackupFirst {
     match due_backup(view, persisted) {
-        BackupFirst::ToRequest(_) if !is_pod_admitted(view) => BackupFirst::NotNeeded,
+        BackupFirst::ToRequest(_) if !is_pod_admitted(view) || !image_check::is_passed(view) => {
+            BackupFirst::NotNeeded
+        }
         backup => backup,
     }
 }

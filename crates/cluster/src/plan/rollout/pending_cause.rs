@@ -35,6 +35,13 @@ pub enum PendingCause {
         /// What it says of the requested backup; none before it has the request.
         message: Option<String>,
     },
+    /// A Job starts the etcd image of the changed template with `etcd --version`, and has not told yet how that ends.
+    ImageCheck {
+        /// The image.
+        image: String,
+        /// What the Job waits for.
+        waits: Option<String>,
+    },
     /// The API server could not say whether it would create the changed pods.
     DryRun {
         /// What failed.

@@ -6,9 +6,9 @@ use jiff::SignedDuration;
 use super::backup_first::BackupFirst;
 use super::outdated::outdated_pods;
 use super::pending_cause::PendingCause;
-use super::{downgrade, gate, minor, stalled, surge, versions};
+use super::{downgrade, gate, image_check, minor, stalled, surge, versions};
 use crate::blocker::{Blocker, MemberProblem};
-use crate::observed_state::{ObservedCluster, PodAdmission};
+use crate::observed_state::{ImageCheck, ObservedCluster, PodAdmission};
 use crate::pending_operation::{Cause, Operation};
 use crate::persisted_state::{PersistedState, Restore};
 use crate::plan::cluster_view::ClusterView;
@@ -83,6 +83,15 @@ pub fn state(view: &ClusterView<'_>, persisted: &PersistedState) -> RolloutState
             });
         }
         PodAdmission::NotAsked | PodAdmission::Admitted | PodAdmission::NotSupported { .. } => {}
+    }
+    if let Some(blocker) = image_check::blocker(view) {
+        return RolloutState::Blocked(blocker);
+    }
+    if let ImageCheck::Running { waits } = &observed.image_check {
+        return RolloutState::Pending(PendingCause::ImageCheck {
+            image: observed.wanted.image.clone(),
+            waits: waits.clone(),
+        });
     }
     if let Some((member, problem)) = stalled::stalled_member(view, rollout) {
         return RolloutState::Stalled { member, problem };

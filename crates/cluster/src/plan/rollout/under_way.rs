@@ -16,8 +16,8 @@ const LOWERED_WITHIN: SignedDuration = SignedDuration::from_mins(1);
 const PODS_SEEN_AFTER: SignedDuration = SignedDuration::from_secs(10);
 
 /// Whether a rollout does something now. One that waits for its own members, its budget or its user keeps no other waiting; one
-/// that waits for its backup does, as that is old by the time a later turn comes, and so does one whose raft log is written to, as not
-/// all clusters' are at once. `acts` says whether the pod template changes or a step is taken.
+/// that waits for its backup does, as that is old by the time a later turn comes, and so does one whose raft log is written to, or
+/// whose new image is tried, as not all clusters' are at once. `acts` says whether the pod template changes or a step is taken.
 pub fn is_under_way(
     observed: &ObservedCluster,
     persisted: &PersistedState,
@@ -26,7 +26,11 @@ pub fn is_under_way(
 ) -> bool {
     let rollout = persisted.rollout.as_ref();
     match state {
-        RolloutState::Pending(PendingCause::Backup { .. } | PendingCause::LogSnapshot(_)) => true,
+        RolloutState::Pending(
+            PendingCause::Backup { .. }
+            | PendingCause::LogSnapshot(_)
+            | PendingCause::ImageCheck { waits: None, .. },
+        ) => true,
         RolloutState::Pending(
             PendingCause::LowerClusterVersion | PendingCause::LowerStorageVersion { .. },
         ) => rollout.is_some_and(|rollout| rollout.has_progressed_within(LOWERED_WITHIN, observed.now)),

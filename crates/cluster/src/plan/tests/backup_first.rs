@@ -15,7 +15,7 @@ use crate::plan::rollout::backup_first::{BackupFirst, state};
 use crate::plan::{BackupRequest, ClusterView, PendingCause, Plan, RolloutState, Step};
 
 /// A cluster that runs 3.5.35, and whose spec asks for 3.6.16.
-fn minor_step() -> Scene {
+pub fn minor_step() -> Scene {
     let mut scene = Scene::formed_of(3, "3.5.35");
     scene.edited("edited");
     scene.observed.wanted.version = "3.6.16".parse().expect("a version");
@@ -23,7 +23,7 @@ fn minor_step() -> Scene {
     scene
 }
 
-fn nightly() -> ObservedBackup {
+pub fn nightly() -> ObservedBackup {
     backup("nightly")
 }
 
@@ -35,7 +35,7 @@ fn backup(name: &str) -> ObservedBackup {
 }
 
 /// The same scene with these `EtcdBackup`s.
-fn with(mut scene: Scene, backups: &[ObservedBackup]) -> Scene {
+pub fn with(mut scene: Scene, backups: &[ObservedBackup]) -> Scene {
     scene.observed.upgrade_backups = backups.to_vec();
     scene
 }

@@ -13,8 +13,8 @@ use serde_json::json;
 
 use crate::build::desired;
 use crate::observed_state::{
-    CallFailure, Claim, Container, Membership, MembershipFailure, ObservedCluster, ObservedMember,
-    ObservedStatefulSet, Ordinal, Pod, PodAdmission, QueryResult, StartDelay, WantedTemplate,
+    CallFailure, Claim, Container, ImageCheck, Membership, MembershipFailure, ObservedCluster,
+    ObservedMember, ObservedStatefulSet, Ordinal, Pod, PodAdmission, QueryResult, StartDelay, WantedTemplate,
     ended_container,
 };
 use crate::persisted_state::{LastKnownIndex, MemberRecord, PersistedState, Rollout};
@@ -30,6 +30,9 @@ fn last_index(observed_member: &ObservedMember, id: MemberId) -> Option<LastKnow
         index: status.raft_index,
     })
 }
+
+/// The image of etcd.
+const IMAGE: &str = "quay.io/coreos/etcd:v3.6.16";
 
 /// A world under construction.
 #[derive(Clone, Debug)]
@@ -100,6 +103,7 @@ impl Scene {
             wanted: WantedTemplate {
                 spec_hash: "as-asked".to_owned(),
                 version: version.parse().expect("a version"),
+                image: IMAGE.to_owned(),
                 later_versions: Vec::new(),
                 snapshot_count: None,
                 version_blocker: None,
@@ -123,6 +127,7 @@ impl Scene {
             upgrade_backups: Vec::new(),
             running_backups: Vec::new(),
             pod_admission: PodAdmission::NotAsked,
+            image_check: ImageCheck::NotAsked,
         };
         Self {
             observed,
@@ -220,6 +225,7 @@ impl Scene {
             voters: BTreeSet::new(),
             spec_hash: Some("as-asked".to_owned()),
             version: Some(self.version.clone()),
+            image: Some(IMAGE.to_owned()),
             quota: None,
             snapshot_count: None,
             unseen_generation: None,
@@ -284,7 +290,7 @@ impl Scene {
             snapshot_count: None,
             unschedulable: None,
             unscheduled_since: None,
-            image: Some("quay.io/coreos/etcd:v3.6.16".to_owned()),
+            image: Some(IMAGE.to_owned()),
             container: Container::Running,
             node_lost_since: None,
             permit: None,

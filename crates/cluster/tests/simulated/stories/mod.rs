@@ -3,6 +3,7 @@
 mod basic;
 mod downgrades;
 mod experiments;
+mod images;
 mod lives;
 mod losses;
 mod meddled;

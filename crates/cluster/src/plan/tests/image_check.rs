@@ -1,0 +1,185 @@
+//! A Job tries the etcd image of a changed pod template before the template changes.
+
+use etcd_operator_api::cluster::UpdateStrategy;
+use etcd_operator_api::condition::ConditionType;
+
+use super::backup_first::{minor_step, nightly, with};
+use super::downgrade::asked_with_consent;
+use super::explanations::{condition_of, status_of};
+use super::rollout::{edited, may_update, template_changed};
+use super::scene::{Scene, waiting};
+use super::{plan, planned};
+use crate::blocker::{Blocker, BlockerReason};
+use crate::observed_state::{ImageCheck, ImageProblem, PodAdmission};
+use crate::plan::{PendingCause, RolloutState};
+
+const NEW: &str = "mirror/etcd:v3.6.16";
+
+/// A cluster whose user has named another image.
+fn with_image(size: u8) -> Scene {
+    let mut scene = edited(size);
+    NEW.clone_into(&mut scene.observed.wanted.image);
+    scene
+}
+
+fn checked(size: u8, check: ImageCheck) -> Scene {
+    let mut scene = with_image(size);
+    scene.observed.image_check = check;
+    scene
+}
+
+fn failed() -> ImageCheck {
+    ImageCheck::Failed(ImageProblem::NotStarted {
+        text: "ImagePullBackOff: not found".to_owned(),
+    })
+}
+
+fn running() -> ImageCheck {
+    ImageCheck::Running { waits: None }
+}
+
+fn needs_check(scene: &Scene) -> bool {
+    plan(&scene.observed).needs_image_check
+}
+
+#[test]
+fn an_image_is_tried_only_if_it_is_another_one_and_nothing_else_keeps_the_template_from_changing() {
+    assert!(needs_check(&with_image(1)) && needs_check(&with_image(3)));
+    assert!(!needs_check(&edited(3)), "the image is the same");
+    assert!(!needs_check(&Scene::formed(3)) && !needs_check(&Scene::new(3)));
+
+    let mut unhealthy = with_image(3);
+    unhealthy.silent(1);
+    unhealthy.silent(2);
+    assert!(!needs_check(&unhealthy));
+    let mut full = with_image(3);
+    full.observed.wanted.has_slot = false;
+    assert!(!needs_check(&full));
+    let mut refused = with_image(3);
+    refused.observed.pod_admission = PodAdmission::Refused {
+        message: "memory".to_owned(),
+    };
+    assert!(!needs_check(&refused), "no Job for pods that are refused");
+    let mut paused = with_image(3);
+    paused.observed.desired.updates.strategy = UpdateStrategy::Paused;
+    assert!(!needs_check(&paused));
+    let mut on_delete = with_image(3);
+    on_delete.observed.desired.updates.strategy = UpdateStrategy::OnDelete;
+    assert!(needs_check(&on_delete));
+}
+
+#[test]
+fn what_has_served_is_not_tried_again() {
+    let mut served = with_image(3);
+    served
+        .observed
+        .persisted
+        .served_spec_hashes
+        .push("edited".to_owned());
+    assert!(!needs_check(&served));
+    let mut runs = with_image(3);
+    runs.pod_at(1).image = Some(NEW.to_owned());
+    assert!(!needs_check(&runs), "a member runs it");
+}
+
+#[test]
+fn members_that_may_need_the_change_to_start_do_not_wait_for_it() {
+    let mut stuck = template_changed(3);
+    stuck.silent(1);
+    stuck.pod_at(1).spec_hash = Some("edited".to_owned());
+    stuck.pod_at(1).container = waiting("ImagePullBackOff");
+    stuck.edited("corrected");
+    NEW.clone_into(&mut stuck.observed.wanted.image);
+    assert!(!needs_check(&stuck) && may_update(&stuck));
+}
+
+#[test]
+fn while_the_image_is_tried_nothing_is_restarted_and_the_job_is_looked_at_soon() {
+    let scene = checked(3, running());
+    assert!(!may_update(&scene));
+    let next = plan(&scene.observed);
+    assert_eq!(next.step, None);
+    assert_eq!(
+        next.rollout,
+        RolloutState::Pending(PendingCause::ImageCheck {
+            image: NEW.to_owned(),
+            waits: None
+        })
+    );
+    assert!(next.requeue_after.as_secs() <= 3, "{:?}", next.requeue_after);
+    assert!(next.is_rollout_under_way(&scene.observed));
+    let waits = Some("no node takes its pod".to_owned());
+    let held_up = checked(3, ImageCheck::Running { waits });
+    assert!(
+        !plan(&held_up.observed).is_rollout_under_way(&held_up.observed),
+        "other clusters do not wait for a node"
+    );
+}
+
+#[test]
+fn an_image_that_cannot_be_used_blocks_the_rollout_and_nothing_else() {
+    for size in [1, 3] {
+        let scene = checked(size, failed());
+        assert!(!may_update(&scene));
+        assert_eq!(planned(&scene), "Blocked - -");
+        let next = plan(&scene.observed);
+        let reasons: Vec<_> = next.explanation.blockers.iter().map(Blocker::reason).collect();
+        assert_eq!(reasons, [BlockerReason::ImageNotUsable]);
+        let status = status_of(&scene);
+        let rolled_out = condition_of(&status, ConditionType::RolledOut).expect("the condition");
+        assert_eq!(rolled_out.reason.as_deref(), Some("Blocked"));
+        let message = rolled_out.message.unwrap_or_default();
+        assert!(
+            message.contains(NEW) && message.contains("ImagePullBackOff: not found"),
+            "{message}"
+        );
+    }
+    let mut larger = checked(3, failed());
+    larger.asks_for(5);
+    let layout = plan(&larger.observed).layout.expect("a layout");
+    assert_eq!((layout.replicas, layout.may_update_template()), (5, false));
+}
+
+#[test]
+fn a_check_that_passes_or_cannot_be_made_holds_nothing_up() {
+    let why = "Job c-image-1 has no pod".to_owned();
+    for check in [ImageCheck::Passed, ImageCheck::Skipped { why }] {
+        assert!(may_update(&checked(3, check)));
+    }
+}
+
+#[test]
+fn a_change_that_was_withdrawn_is_not_carried_on_while_the_next_image_is_tried() {
+    for check in [running(), failed()] {
+        let mut scene = template_changed(3);
+        scene.pod_at(1).uid = "new-1".to_owned();
+        scene.pod_at(1).spec_hash = Some("edited".to_owned());
+        scene.edited("another");
+        NEW.clone_into(&mut scene.observed.wanted.image);
+        assert!(needs_check(&scene));
+        scene.observed.image_check = check;
+        assert_eq!(plan(&scene.observed).step, None);
+    }
+}
+
+#[test]
+fn neither_a_backup_is_requested_nor_a_downgrade_enabled_for_an_image_that_was_not_tried() {
+    let mut upgrade = with(minor_step(), &[nightly()]);
+    NEW.clone_into(&mut upgrade.observed.wanted.image);
+    assert!(needs_check(&upgrade));
+    for check in [running(), failed()] {
+        upgrade.observed.image_check = check;
+        assert_eq!(plan(&upgrade.observed).step, None);
+    }
+    upgrade.observed.image_check = ImageCheck::Passed;
+    assert!(plan(&upgrade.observed).step.is_some());
+
+    let mut downgrade = asked_with_consent("3.7.3", "3.6.16");
+    assert!(plan(&downgrade.observed).step.is_some());
+    NEW.clone_into(&mut downgrade.observed.wanted.image);
+    assert!(needs_check(&downgrade));
+    for check in [running(), failed()] {
+        downgrade.observed.image_check = check;
+        assert_eq!(plan(&downgrade.observed).step, None);
+    }
+}

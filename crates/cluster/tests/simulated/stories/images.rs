@@ -1,0 +1,241 @@
+//! New etcd images, which a Job tries before any member gets them.
+
+use etcd_operator_testkit::gate::Side;
+use etcd_operator_testkit::machine::{
+    MISLABELLED_FOR_MEMBERS_REPOSITORY, MISLABELLED_REPOSITORY, MISSING_REPOSITORY,
+};
+use etcd_operator_testkit::simulation::{NAMESPACE, Simulation, run};
+use serde_json::{Value, json};
+
+use super::rollouts::{PODS, blockers, change, condition, ends_well, is_rolled_out, uids};
+use super::{cluster, status};
+use crate::{MINUTE, SECOND};
+
+/// A repository whose images hold what their tags say.
+const MIRROR: &str = "mirror.example.com/etcd";
+
+fn repository(sim: &Simulation, repository: &str) {
+    sim.edit("c", |spec| spec["repository"] = json!(repository));
+}
+
+fn set_back(sim: &Simulation) {
+    sim.edit("c", |spec| {
+        spec.as_object_mut().unwrap().remove("repository");
+    });
+    change(sim, "1");
+}
+
+fn jobs(sim: &Simulation) -> usize {
+    sim.fake().list_objects("batch/v1", "Job", NAMESPACE).len()
+}
+
+fn template(sim: &Simulation) -> Value {
+    let set = sim.fake().get_object("apps/v1", "StatefulSet", NAMESPACE, "c");
+    set.unwrap_or_default()["spec"]["template"].clone()
+}
+
+fn is_told_skipped(sim: &Simulation) -> bool {
+    let events = sim.fake().list_objects("events.k8s.io/v1", "Event", "");
+    events.iter().any(|event| event["reason"] == "ImageNotChecked")
+}
+
+fn is_unusable(sim: &Simulation) -> bool {
+    condition(sim, "RolledOut") == ("False".to_owned(), "Blocked".to_owned())
+        && blockers(sim).contains(&json!("ImageNotUsable"))
+}
+
+#[test]
+fn a_good_image_is_tried_once_and_rolled_out() {
+    for (seed, size) in [(60, 3), (61, 1)] {
+        run(seed, |sim| async move {
+            cluster(&sim, size).await;
+            let _writers = sim.write("c", 2, SECOND);
+            repository(&sim, MIRROR);
+            change(&sim, "1");
+            sim.expect("a Job tries it", MINUTE, |sim| jobs(sim) == 1).await;
+            is_rolled_out(&sim, size, "1").await;
+            tokio::time::sleep(15 * MINUTE).await;
+            assert_eq!(jobs(&sim), 0, "it is cleaned up, and no other one is made");
+            // A change without another image needs none.
+            change(&sim, "2");
+            for _ in 0..60 {
+                tokio::time::sleep(SECOND).await;
+                assert_eq!(jobs(&sim), 0);
+            }
+            is_rolled_out(&sim, size, "2").await;
+            ends_well(&sim).await;
+        });
+    }
+}
+
+#[test]
+fn an_image_that_cannot_be_pulled_or_has_another_version_than_its_tag_touches_no_member() {
+    for (seed, size, bad) in [
+        (62, 3, MISSING_REPOSITORY),
+        (63, 1, MISSING_REPOSITORY),
+        (64, 3, MISLABELLED_REPOSITORY),
+        (65, 1, MISLABELLED_REPOSITORY),
+    ] {
+        run(seed, |sim| async move {
+            cluster(&sim, size).await;
+            let _writers = sim.write("c", 2, SECOND);
+            let (before, had, claims) = (uids(&sim), template(&sim), super::claims(&sim));
+            repository(&sim, bad);
+            sim.expect("the image is told", 2 * MINUTE, is_unusable).await;
+            for _ in 0..30 {
+                tokio::time::sleep(MINUTE).await;
+                assert!(is_unusable(&sim), "{bad}: it stands while it is tried again");
+                assert_eq!(uids(&sim), before, "{bad}");
+                assert!(sim.is_whole("c", size), "{bad}");
+            }
+            assert_eq!(template(&sim), had, "{bad}");
+            set_back(&sim);
+            is_rolled_out(&sim, size, "1").await;
+            assert_eq!(super::claims(&sim), claims, "a bad image costs no volume");
+            ends_well(&sim).await;
+        });
+    }
+}
+
+#[test]
+fn a_member_that_is_lost_while_the_image_is_blocked_comes_back_and_the_cluster_grows() {
+    run(66, |sim| async move {
+        cluster(&sim, 3).await;
+        let _writers = sim.write("c", 2, SECOND);
+        repository(&sim, MISSING_REPOSITORY);
+        sim.expect("the image is told", 2 * MINUTE, is_unusable).await;
+        sim.ledger().forgive_losses();
+        sim.wipe("c-1");
+        sim.expect("it is whole again", 10 * MINUTE, |sim| sim.is_whole("c", 3))
+            .await;
+        sim.edit("c", |spec| spec["size"] = json!(5));
+        sim.expect("it has grown", 10 * MINUTE, |sim| sim.is_whole("c", 5))
+            .await;
+        sim.expect("the image is told", 2 * MINUTE, is_unusable).await;
+        ends_well(&sim).await;
+    });
+}
+
+#[test]
+fn an_image_that_comes_to_the_registry_later_is_found_without_an_edit() {
+    run(67, |sim| async move {
+        cluster(&sim, 3).await;
+        let _writers = sim.write("c", 2, SECOND);
+        repository(&sim, MISSING_REPOSITORY);
+        change(&sim, "1");
+        sim.expect("the image is told", 2 * MINUTE, is_unusable).await;
+        tokio::time::sleep(25 * MINUTE).await;
+        sim.machine().bring_missing_images();
+        is_rolled_out(&sim, 3, "1").await;
+        ends_well(&sim).await;
+    });
+}
+
+#[test]
+fn a_quota_that_refuses_the_pod_holds_a_rollout_up_for_two_minutes_and_no_longer() {
+    run(68, |sim| async move {
+        cluster(&sim, 3).await;
+        let _writers = sim.write("c", 2, SECOND);
+        let before = uids(&sim);
+        sim.machine().refuse_job_pods(true);
+        repository(&sim, MIRROR);
+        change(&sim, "1");
+        for _ in 0..110 {
+            tokio::time::sleep(SECOND).await;
+            assert!(uids(&sim) == before && !is_told_skipped(&sim));
+        }
+        assert_eq!(
+            condition(&sim, "RolledOut"),
+            ("False".to_owned(), "Pending".to_owned())
+        );
+        is_rolled_out(&sim, 3, "1").await;
+        assert!(is_told_skipped(&sim));
+        ends_well(&sim).await;
+    });
+}
+
+#[test]
+fn a_lying_image_that_the_job_does_not_see_stops_at_the_first_member() {
+    for (seed, size, is_skipped) in [(69, 3, false), (70, 1, false), (71, 3, true)] {
+        run(seed, |sim| async move {
+            cluster(&sim, size).await;
+            let _writers = sim.write("c", 2, SECOND);
+            let claims = super::claims(&sim);
+            let before = uids(&sim);
+            sim.machine().refuse_job_pods(is_skipped);
+            let lies = if is_skipped {
+                MISLABELLED_REPOSITORY
+            } else {
+                MISLABELLED_FOR_MEMBERS_REPOSITORY
+            };
+            repository(&sim, lies);
+            sim.expect("the image is told", 15 * MINUTE, |sim| {
+                blockers(sim).contains(&json!("ImageVersionDiffers"))
+            })
+            .await;
+            // In all this time no member runs that image or is replaced because of it.
+            tokio::time::sleep(30 * MINUTE).await;
+            let members = status(&sim)["memberStatus"].clone();
+            let mut members = members.as_array().into_iter().flatten();
+            assert!(members.all(|member| member["version"] == "3.6.16"), "{size}");
+            let now = uids(&sim);
+            let gone = PODS.iter().enumerate().filter(|(at, _)| now[*at] != before[*at]);
+            assert_eq!(gone.count(), 1, "the others are untouched");
+            assert_eq!(super::claims(&sim), claims, "{size}");
+            sim.machine().refuse_job_pods(false);
+            set_back(&sim);
+            is_rolled_out(&sim, size, "1").await;
+            assert_eq!(status(&sim)["currentVersion"], "3.6.16", "{size}");
+            assert_eq!(super::claims(&sim), claims, "a bad image costs no volume");
+            ends_well(&sim).await;
+        });
+    }
+}
+
+#[test]
+fn an_operator_that_dies_as_it_creates_or_deletes_a_job_goes_on_with_it() {
+    for (seed, (call, side)) in ["Create jobs", "Delete jobs"]
+        .into_iter()
+        .flat_map(|call| [(call, Side::Before), (call, Side::After)])
+        .enumerate()
+    {
+        run(80 + u64::try_from(seed).unwrap(), |sim| async move {
+            cluster(&sim, 3).await;
+            let _writers = sim.write("c", 2, SECOND);
+            let before = uids(&sim);
+            sim.crash_operator_around(call, side, 20 * SECOND);
+            repository(&sim, MISSING_REPOSITORY);
+            change(&sim, "1");
+            sim.expect("the image is told", 5 * MINUTE, is_unusable).await;
+            tokio::time::sleep(5 * MINUTE).await;
+            assert!(is_unusable(&sim) && uids(&sim) == before, "{call} {side:?}");
+            repository(&sim, MIRROR);
+            is_rolled_out(&sim, 3, "1").await;
+            ends_well(&sim).await;
+        });
+    }
+}
+
+#[test]
+fn a_pod_of_the_job_that_is_deleted_costs_no_verdict() {
+    run(90, |sim| async move {
+        cluster(&sim, 3).await;
+        let _writers = sim.write("c", 2, SECOND);
+        repository(&sim, MIRROR);
+        change(&sim, "1");
+        let pod = || {
+            let pods = sim.fake().list_objects("v1", "Pod", NAMESPACE);
+            let pod = pods.iter().find(|pod| {
+                let labels = &pod["metadata"]["labels"];
+                labels.get("job-name").is_some() && pod["status"]["phase"] != "Succeeded"
+            });
+            pod.and_then(|pod| pod["metadata"]["name"].as_str().map(str::to_owned))
+        };
+        sim.expect("a Job has a pod", MINUTE, |_| pod().is_some()).await;
+        if let Some(name) = pod() {
+            sim.fake().delete_object("v1", "Pod", NAMESPACE, &name);
+        }
+        is_rolled_out(&sim, 3, "1").await;
+        ends_well(&sim).await;
+    });
+}
