@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use etcd_operator_api::EtcdClusterStatus;
 use etcd_operator_e2e::components::EtcdVersion;
 use etcd_operator_e2e::deadline::until;
@@ -10,24 +10,31 @@ use etcd_operator_e2e::images;
 use etcd_operator_e2e::scenario::Stage;
 use serde_json::{Value, json};
 
+use super::refused::bound;
 use super::{
     await_rolled_out, has_blocker, is_rollout, kept, pods_with_flag, survived_without_gap, with_flag,
 };
 use crate::cluster::tenant::{SOON, Tenant, is, told};
 
 /// Nobody listens there, and the attempt does not leave the node.
-const UNPULLABLE: &str = "127.0.0.1:1/nothing:v3.6.16";
+const UNPULLABLE: &str = "127.0.0.1:1/nothing";
+
+/// Its image of the version that the members run.
+const UNPULLABLE_REFERENCE: &str = "127.0.0.1:1/nothing:v3.6.16";
+
+/// Where repositories of this bed are whose images panic.
+const PANICKING: &str = "127.0.0.1:1/rollout";
 
 /// A repository of this bed only, so that nodes find there what was imported.
 const LYING: &str = "127.0.0.1:1/lying";
 
-/// A broken image is corrected by another change, and the next one is reversed.
+/// An image whose etcd does not start is corrected by another change, and the next one is reversed.
 pub async fn image(stage: Arc<Stage>) -> Result<()> {
     let tenant = Tenant::serving(stage, EtcdVersion::V3_6_16, 3).await?;
     let (members, claims) = (tenant.members().await?, tenant.claim_uids().await?);
     let load = tenant.load().await?;
     load.flows().await?;
-    stalls_at_one(&tenant, &tenant.spec(3)).await?;
+    stalls_at_one(&tenant, &tenant.spec(3), "first").await?;
     load.flows().await?;
     let corrected = with_flag(tenant.spec(3), 256);
     tenant.note("corrects the image");
@@ -35,7 +42,7 @@ pub async fn image(stage: Arc<Stage>) -> Result<()> {
     await_rolled_out(&tenant).await?;
     ensure!(pods_with_flag(&tenant, 3, 256).await?.len() == 3);
     let before = tenant.pod_uids().await?;
-    stalls_at_one(&tenant, &corrected).await?;
+    stalls_at_one(&tenant, &corrected, "second").await?;
     tenant.note("sets the image back");
     tenant.apply(&corrected).await?;
     await_rolled_out(&tenant).await?;
@@ -47,17 +54,25 @@ pub async fn image(stage: Arc<Stage>) -> Result<()> {
     survived_without_gap(&tenant, load).await
 }
 
-/// Asks for an image that cannot be pulled: one member is restarted, and no other one.
-pub async fn stalls_at_one(tenant: &Tenant, good: &Value) -> Result<()> {
+/// Asks for an image that tells its version, and whose etcd ends as the first member that gets it: that one is restarted, and no
+/// other one. `name` is one that no image had before, as images stay on the nodes.
+pub async fn stalls_at_one(tenant: &Tenant, good: &Value, name: &str) -> Result<()> {
+    let (leader, _) = tenant.leader_and_follower().await?;
+    let mut pods = (0..3).map(|ordinal| tenant.pod(ordinal));
+    // Followers are restarted in the order of their ordinals, and the leader last.
+    let first = pods.find(|pod| *pod != leader).context("nobody follows")?;
+    let repository = format!("{PANICKING}/{name}");
+    let archive = images::etcd_panicking_as(&first, &repository, tenant.version()).await?;
+    tenant.import(&archive).await?;
     let before = tenant.pod_uids().await?;
     let mut spec = good.clone();
-    spec["image"] = json!(UNPULLABLE);
+    spec["repository"] = json!(repository);
     spec["updates"] = json!({"progressDeadlineSeconds": 30});
-    tenant.note("asks for an image that cannot be pulled");
+    tenant.note(&format!("asks for an image that panics as {first}"));
     tenant.apply(&spec).await?;
     let status = tenant
-        .says("the rollout has stalled, and the image is named", |status| {
-            is_rollout(status, "Stalled") && told(status).any(|text| text.contains(UNPULLABLE))
+        .says("the rollout has stalled", |status| {
+            is_rollout(status, "Stalled") && has_blocker(status, "ContainerEnded")
         })
         .await?;
     let after = tenant.pod_uids().await?;
@@ -70,7 +85,72 @@ pub async fn stalls_at_one(tenant: &Tenant, good: &Value) -> Result<()> {
     Ok(())
 }
 
-/// The tag names 3.6.16, and the image holds 3.7.3: one member stays down, and no other one goes before the image is corrected.
+/// An image that cannot be pulled, and one that holds another version than its tag says, touch no member; another image is rolled out.
+pub async fn unusable_image(stage: Arc<Stage>) -> Result<()> {
+    let tenant = Tenant::serving(stage, EtcdVersion::V3_6_16, 3).await?;
+    let load = tenant.load().await?;
+    load.flows().await?;
+    let before = tenant.pod_uids().await?;
+    untouched(&tenant, 3, UNPULLABLE, &[UNPULLABLE_REFERENCE]).await?;
+    let lying = import_lying(&tenant).await?;
+    untouched(&tenant, 3, LYING, &[&lying, "3.7.3"]).await?;
+    let mirror = format!("{PANICKING}/mirror");
+    let good = images::etcd_in(&mirror, tenant.version()).await?;
+    tenant.import(&good).await?;
+    let mut spec = with_flag(tenant.spec(3), 256);
+    spec["repository"] = json!(mirror);
+    tenant.note("asks for an image that can be used");
+    tenant.apply(&spec).await?;
+    await_rolled_out(&tenant).await?;
+    ensure!(pods_with_flag(&tenant, 3, 256).await?.len() == 3);
+    let after = tenant.pod_uids().await?;
+    ensure!(kept(&before, &after) == 0, "{before:?} became {after:?}");
+    survived_without_gap(&tenant, load).await
+}
+
+/// The only member goes on when the image cannot be pulled, or holds etcd 3.7, which would raise the version of the cluster.
+pub async fn unusable_image_of_only_member(stage: Arc<Stage>) -> Result<()> {
+    let tenant = Tenant::serving(stage, EtcdVersion::V3_6_16, 1).await?;
+    tenant.put("before").await?;
+    untouched(&tenant, 1, UNPULLABLE, &[UNPULLABLE_REFERENCE]).await?;
+    let lying = import_lying(&tenant).await?;
+    untouched(&tenant, 1, LYING, &[&lying, "3.7.3"]).await?;
+    tenant.put("meanwhile").await?;
+    tenant.note("corrects the image");
+    tenant.apply(&with_flag(tenant.spec(1), 256)).await?;
+    await_rolled_out(&tenant).await?;
+    let status = tenant.says_converged(1).await?;
+    ensure!(status.current_version == tenant.version().number(), "{status:?}");
+    tenant.holds("before").await?;
+    tenant.put("after").await
+}
+
+/// The rollout is blocked in these words, no pod is another one, and the members take writes.
+async fn untouched(tenant: &Tenant, size: u8, repository: &str, words: &[&str]) -> Result<()> {
+    let before = tenant.pod_uids().await?;
+    let mut spec = tenant.spec(size);
+    spec["repository"] = json!(repository);
+    tenant.note(&format!("asks for images of {repository}"));
+    tenant.apply(&spec).await?;
+    let status = tenant
+        .says("the image cannot be used", |status| {
+            let are_told = |text: &str| words.iter().all(|word| text.contains(word));
+            is_rollout(status, "Blocked")
+                && has_blocker(status, "ImageNotUsable")
+                && told(status).any(are_told)
+        })
+        .await?;
+    ensure!(
+        status.updated_members.as_deref() == Some(&format!("0/{size}")),
+        "{status:?}"
+    );
+    let after = tenant.pod_uids().await?;
+    ensure!(before == after, "{before:?} became {after:?}");
+    Ok(())
+}
+
+/// A quota has no room for the pod of the Job that would try the image, which holds 3.7.3 under a tag of 3.6.16: one member stays
+/// down, and no other one goes before the image is corrected.
 pub async fn lying_image(stage: Arc<Stage>) -> Result<()> {
     let tenant = Tenant::serving(stage, EtcdVersion::V3_6_16, 3).await?;
     let load = tenant.load().await?;
@@ -95,6 +175,12 @@ async fn refused_and_corrected(tenant: &Tenant, size: u8) -> Result<()> {
     let reference = import_lying(tenant).await?;
     let (members, claims) = (tenant.members().await?, tenant.claim_uids().await?);
     let (before, identities) = (tenant.pod_uids().await?, identities(tenant, count).await?);
+    bound(
+        tenant,
+        "ResourceQuota",
+        &json!({"hard": {"pods": size.to_string()}}),
+    )
+    .await?;
     let mut spec = tenant.spec(size);
     spec["repository"] = json!(LYING);
     tenant.note("asks for an image that holds another version than its tag says");

@@ -46,10 +46,18 @@ const GATE: [Scenario; 1] = [shared!(
 )];
 
 /// The rest, for their time.
-const FULL: [Scenario; 28] = [
+const FULL: [Scenario; 30] = [
     shared!(
-        "an_image_that_cannot_be_pulled_stops_at_one_member_and_is_corrected",
+        "an_image_whose_etcd_does_not_start_stops_at_one_member_and_is_corrected",
         broken::image
+    ),
+    shared!(
+        "an_image_that_cannot_be_used_touches_no_member",
+        broken::unusable_image
+    ),
+    shared!(
+        "an_image_that_cannot_be_used_does_not_stop_the_only_member",
+        broken::unusable_image_of_only_member
     ),
     shared!("members_restart_on_request", restart::on_request),
     shared!(
@@ -94,11 +102,11 @@ const FULL: [Scenario; 28] = [
         ephemeral::ancestor
     ),
     shared!(
-        "an_image_with_another_version_than_its_tag_stops_at_one_member",
+        "an_untried_image_with_another_version_than_its_tag_stops_at_one_member",
         broken::lying_image
     ),
     shared!(
-        "an_image_with_another_version_than_its_tag_does_not_upgrade_the_only_member",
+        "an_untried_image_with_another_version_than_its_tag_does_not_upgrade_the_only_member",
         broken::lying_image_of_only_member
     ),
     shared!(

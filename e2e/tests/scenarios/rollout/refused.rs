@@ -58,7 +58,7 @@ pub async fn by_a_name_and_by_pod_security(stage: Arc<Stage>) -> Result<()> {
 }
 
 /// Creates an object that bounds pods.
-async fn bound(tenant: &Tenant, kind: &str, spec: &Value) -> Result<()> {
+pub async fn bound(tenant: &Tenant, kind: &str, spec: &Value) -> Result<()> {
     let object = json!({
         "apiVersion": "v1", "kind": kind,
         "metadata": {"name": BOUND, "namespace": tenant.stage().namespace()},

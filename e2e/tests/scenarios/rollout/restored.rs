@@ -26,7 +26,7 @@ pub async fn while_stalled(stage: Arc<Stage>) -> Result<()> {
     tenant.etcdctl(&["del", "before-0"]).await?;
     let mut good = tenant.spec(3);
     good["storage"]["size"] = json!("768Mi");
-    stalls_at_one(&tenant, &good).await?;
+    stalls_at_one(&tenant, &good, "restored").await?;
 
     let writer = Writer::start(&tenant).await?;
     writer.goes_on().await?;
