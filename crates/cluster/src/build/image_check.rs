@@ -6,7 +6,7 @@ use etcd_operator_etcd::version::{Minor, Version};
 use etcd_operator_runtime::drift;
 use k8s_openapi::api::batch::v1::{Job, JobSpec};
 use k8s_openapi::api::core::v1::{
-    Container, EmptyDirVolumeSource, PodSpec, PodTemplateSpec, ResourceRequirements, Volume,
+    Affinity, Container, EmptyDirVolumeSource, PodSpec, PodTemplateSpec, ResourceRequirements, Volume,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -98,10 +98,19 @@ fn check_pod(members: PodSpec, version: &Version) -> Option<PodSpec> {
             empty_dir: Some(EmptyDirVolumeSource::default()),
             ..Volume::default()
         }]),
-        affinity: None,
+        affinity: node_affinity(members.affinity.as_ref()),
         topology_spread_constraints: None,
         termination_grace_period_seconds: None,
         ..members
+    })
+}
+
+/// The affinity of members to nodes, without that to one another.
+fn node_affinity(members: Option<&Affinity>) -> Option<Affinity> {
+    let node_affinity = members?.node_affinity.clone()?;
+    Some(Affinity {
+        node_affinity: Some(node_affinity),
+        ..Affinity::default()
     })
 }
 
@@ -217,6 +226,12 @@ mod tests {
         assert_eq!(spec["tolerations"][0]["key"], "etcd");
         assert_eq!(spec["securityContext"]["runAsNonRoot"], true);
         assert!(spec.get("affinity").is_none() && spec.get("topologySpreadConstraints").is_none());
+        let affinity = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+            {"matchExpressions": [{"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]}]}
+        ]}}, "podAntiAffinity": {}});
+        let members: Affinity = serde_json::from_value(affinity.clone()).expect("an affinity");
+        let kept = serde_json::to_value(node_affinity(Some(&members))).expect("JSON");
+        assert_eq!(kept, json!({"nodeAffinity": affinity["nodeAffinity"]}));
         let check = &spec["containers"][0];
         assert_eq!(check["image"], "mirror/etcd:3.6.16");
         assert_eq!(

@@ -6,7 +6,7 @@ use etcd_operator_api::contract::{self, IMAGE_VERSION_DIFFERS, JobOutcome, JobRe
 use etcd_operator_api::refusal::bounded;
 use etcd_operator_runtime::unscheduled::unscheduled;
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::batch::v1::{Job, JobCondition};
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Pod};
 
 use super::container_log::most_telling_line;
@@ -86,6 +86,11 @@ pub fn read_image_check(job: &Job, pods: &[Pod], now: Timestamp) -> Option<Image
     if let Some(problem) = pod.and_then(problem) {
         return Some(ImageCheck::Failed(problem));
     }
+    if has_exceeded_deadline(job) {
+        let name = job.metadata.name.as_deref().unwrap_or_default();
+        let why = format!("Job {name} did not end in time, as on a node that does not start its pod");
+        return Some(ImageCheck::Skipped { why });
+    }
     if has_ended(job, "Failed") {
         return None;
     }
@@ -113,11 +118,22 @@ pub fn read_image_check(job: &Job, pods: &[Pod], now: Timestamp) -> Option<Image
 }
 
 fn has_ended(job: &Job, type_: &str) -> bool {
-    let mut conditions = job
+    conditions(job).any(|condition| condition.type_ == type_)
+}
+
+fn has_exceeded_deadline(job: &Job) -> bool {
+    conditions(job).any(|condition| {
+        condition.type_ == "Failed" && condition.reason.as_deref() == Some("DeadlineExceeded")
+    })
+}
+
+/// The conditions of a Job that are true.
+fn conditions(job: &Job) -> impl Iterator<Item = &JobCondition> {
+    let conditions = job
         .status
         .iter()
         .flat_map(|status| status.conditions.iter().flatten());
-    conditions.any(|condition| condition.type_ == type_ && condition.status == "True")
+    conditions.filter(|condition| condition.status == "True")
 }
 
 /// The pod of this Job, and not of an earlier one of its name.
@@ -362,5 +378,8 @@ mod tests {
         // A node pulls the image for as long as it takes.
         let pulls = checking(&json!({"waiting": {"reason": "ContainerCreating"}}));
         assert_eq!(says(500, &pulls), Some(ImageCheck::Running { waits: None }));
+        let late = json!([{"type": "Failed", "status": "True", "reason": "DeadlineExceeded"}]);
+        let found = read_image_check(&job(600, &late), &[], now());
+        assert!(matches!(found, Some(ImageCheck::Skipped { .. })), "{found:?}");
     }
 }

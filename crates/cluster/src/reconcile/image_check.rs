@@ -49,7 +49,10 @@ impl ImageChecks {
             .filter(|last| last.job == job)
             .map(|last| last.found.clone());
         let found = match (last.clone(), found) {
-            (Some(failed @ ImageCheck::Failed(_)), ImageCheck::Running { .. }) => failed,
+            (
+                Some(failed @ ImageCheck::Failed(_)),
+                ImageCheck::Running { .. } | ImageCheck::Skipped { .. },
+            ) => failed,
             (_, found) => found,
         };
         let was_skipped = matches!(last, Some(ImageCheck::Skipped { .. }));
@@ -112,13 +115,11 @@ impl Reconciler {
         };
         let waits = |why: String| ImageCheck::Running { waits: Some(why) };
         if !is_owned(&stored, cluster.metadata.uid.as_deref().unwrap_or_default()) {
-            return Ok(waits(format!(
-                "Job {} exists and belongs to another owner",
-                key.name
-            )));
+            let why = format!("Job {} exists and belongs to another owner", key.name);
+            return Ok(ImageCheck::Skipped { why });
         }
         if stored.metadata.deletion_timestamp.is_some() {
-            return Ok(ImageCheck::Running { waits: None });
+            return Ok(waits(format!("Job {} is being deleted", key.name)));
         }
         let selector = format!("{LABEL_JOB_NAME}={}", key.name);
         let pods = applier.list_labelled::<Pod>(&key.namespace, &selector).await?;
@@ -172,6 +173,14 @@ mod tests {
             (failed(), false),
             "once more"
         );
+        let skipped = || ImageCheck::Skipped {
+            why: "quota".to_owned(),
+        };
+        assert_eq!(
+            checks.settle(&key, "a", skipped()),
+            (failed(), false),
+            "what was found bad is not let through because it cannot be tried again"
+        );
         assert_eq!(
             checks.settle(&key, "b", running()),
             (running(), false),
@@ -183,9 +192,6 @@ mod tests {
             (ImageCheck::Passed, false)
         );
         assert_eq!(checks.settle(&key, "b", running()), (running(), false));
-        let skipped = || ImageCheck::Skipped {
-            why: "quota".to_owned(),
-        };
         assert_eq!(checks.settle(&key, "b", skipped()), (skipped(), true));
         assert_eq!(checks.settle(&key, "b", skipped()), (skipped(), false));
     }
