@@ -215,7 +215,7 @@ pub fn check_image(args: &CheckImageArgs) -> Result<()> {
         .enable_all()
         .build()
         .context("cannot start the async runtime")?;
-    let check = image::find_fault(&args.program, args.etcd_minor, image::LIMIT);
+    let check = image::find_fault(&args.program, args.etcd_minor, image::JOB_LIMIT);
     let Some(fault) = runtime.block_on(check) else {
         return Ok(());
     };

@@ -40,24 +40,23 @@ impl ImageChecks {
         self.lock().remove(key);
     }
 
-    /// What is known now. A failure stands until another Job of this name has told something else. Also says whether it is news that
-    /// the check is skipped.
-    fn settle(&self, key: &ObjectKey, job: &str, found: ImageCheck) -> (ImageCheck, bool) {
+    /// Why the Job of this name is not asked any more, if it was found that it cannot tell.
+    fn skipped(&self, key: &ObjectKey, job: &str) -> Option<ImageCheck> {
+        let checks = self.lock();
+        let last = checks.get(key).filter(|last| last.job == job)?;
+        matches!(last.found, ImageCheck::Skipped { .. }).then(|| last.found.clone())
+    }
+
+    /// What is known now. A failure stands until another Job of this name has told something else.
+    fn settle(&self, key: &ObjectKey, job: &str, found: ImageCheck) -> ImageCheck {
         let mut checks = self.lock();
-        let last = checks
-            .get(key)
-            .filter(|last| last.job == job)
-            .map(|last| last.found.clone());
-        let found = match (last.clone(), found) {
-            (
-                Some(failed @ ImageCheck::Failed(_)),
-                ImageCheck::Running { .. } | ImageCheck::Skipped { .. },
-            ) => failed,
+        let last = checks.get(key).filter(|last| last.job == job);
+        let failed = last.filter(|last| matches!(last.found, ImageCheck::Failed(_)));
+        let found = match (failed, found) {
+            (Some(failed), ImageCheck::Running { .. } | ImageCheck::Skipped { .. }) => failed.found.clone(),
             (_, found) => found,
         };
-        let was_skipped = matches!(last, Some(ImageCheck::Skipped { .. }));
-        let is_skipped = matches!(found, ImageCheck::Skipped { .. });
-        if is_skipped || matches!(found, ImageCheck::Failed(_)) {
+        if matches!(found, ImageCheck::Skipped { .. } | ImageCheck::Failed(_)) {
             let last = LastCheck {
                 job: job.to_owned(),
                 found: found.clone(),
@@ -66,7 +65,7 @@ impl ImageChecks {
         } else {
             checks.remove(key);
         }
-        (found, is_skipped && !was_skipped)
+        found
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<ObjectKey, LastCheck>> {
@@ -82,6 +81,10 @@ impl Reconciler {
         cluster: &EtcdCluster,
         job: &Job,
     ) -> Result<ImageCheck, Error> {
+        let name = job.metadata.name.as_deref().unwrap_or_default();
+        if let Some(skipped) = self.image_checks.skipped(key, name) {
+            return Ok(skipped);
+        }
         let found = match self.ask_job(cluster, job).await {
             Ok(found) => found,
             Err(error @ (ApplyError::NotLeading(_) | ApplyError::Unwritable { .. })) => {
@@ -89,11 +92,8 @@ impl Reconciler {
             }
             Err(error) => from_failure(&error),
         };
-        let name = job.metadata.name.as_deref().unwrap_or_default();
-        let (found, is_skip_news) = self.image_checks.settle(key, name, found);
-        if let ImageCheck::Skipped { why } = &found
-            && is_skip_news
-        {
+        let found = self.image_checks.settle(key, name, found);
+        if let ImageCheck::Skipped { why } = &found {
             let text = format!(
                 "The new etcd image was not tried before the rollout: {}.",
                 why.trim_end_matches('.')
@@ -125,12 +125,17 @@ impl Reconciler {
         let pods = applier.list_labelled::<Pod>(&key.namespace, &selector).await?;
         let now = self.deps.clock.now();
         let found = read_image_check(&stored, &pods, now);
-        if matches!(found, None | Some(ImageCheck::Failed(_))) {
-            let created = stored.metadata.creation_timestamp.as_ref();
-            let is_old = created.is_none_or(|created| now.duration_since(created.0) >= RETRY_AFTER);
-            if let Some(uid) = stored.metadata.uid.as_deref().filter(|_| is_old) {
-                applier.delete_uid::<Job>(&key, uid, None).await?;
+        let is_over = match &found {
+            // Its pod could take the place in a full quota that the first restarted member leaves.
+            Some(ImageCheck::Skipped { .. }) => true,
+            None | Some(ImageCheck::Failed(_)) => {
+                let created = stored.metadata.creation_timestamp.as_ref();
+                created.is_none_or(|created| now.duration_since(created.0) >= RETRY_AFTER)
             }
+            Some(_) => false,
+        };
+        if let Some(uid) = stored.metadata.uid.as_deref().filter(|_| is_over) {
+            applier.delete_uid::<Job>(&key, uid, None).await?;
         }
         Ok(found.unwrap_or_else(|| {
             waits(format!(
@@ -157,7 +162,7 @@ mod tests {
     use crate::observed_state::ImageProblem;
 
     #[test]
-    fn a_failure_stands_while_the_image_is_tried_again_and_a_skip_is_told_once() {
+    fn a_failure_stands_while_the_image_is_tried_again_and_a_skip_until_another_image_comes() {
         let checks = ImageChecks::default();
         let key = ObjectKey::new("ns", "c");
         let running = || ImageCheck::Running { waits: None };
@@ -166,33 +171,26 @@ mod tests {
                 text: "it is not there".to_owned(),
             })
         };
-        assert_eq!(checks.settle(&key, "a", running()), (running(), false));
-        assert_eq!(checks.settle(&key, "a", failed()), (failed(), false));
-        assert_eq!(
-            checks.settle(&key, "a", running()),
-            (failed(), false),
-            "once more"
-        );
+        assert_eq!(checks.settle(&key, "a", running()), running());
+        assert_eq!(checks.settle(&key, "a", failed()), failed());
+        assert_eq!(checks.settle(&key, "a", running()), failed(), "once more");
         let skipped = || ImageCheck::Skipped {
             why: "quota".to_owned(),
         };
         assert_eq!(
             checks.settle(&key, "a", skipped()),
-            (failed(), false),
+            failed(),
             "what was found bad is not let through because it cannot be tried again"
         );
-        assert_eq!(
-            checks.settle(&key, "b", running()),
-            (running(), false),
-            "another image"
-        );
+        assert_eq!(checks.skipped(&key, "a"), None);
+        assert_eq!(checks.settle(&key, "b", running()), running(), "another image");
         checks.settle(&key, "b", failed());
-        assert_eq!(
-            checks.settle(&key, "b", ImageCheck::Passed),
-            (ImageCheck::Passed, false)
-        );
-        assert_eq!(checks.settle(&key, "b", running()), (running(), false));
-        assert_eq!(checks.settle(&key, "b", skipped()), (skipped(), true));
-        assert_eq!(checks.settle(&key, "b", skipped()), (skipped(), false));
+        assert_eq!(checks.settle(&key, "b", ImageCheck::Passed), ImageCheck::Passed);
+        assert_eq!(checks.settle(&key, "b", running()), running());
+        assert_eq!(checks.settle(&key, "b", skipped()), skipped());
+        assert_eq!(checks.skipped(&key, "b"), Some(skipped()), "it is not tried once more");
+        assert_eq!(checks.skipped(&key, "c"), None, "another image is");
+        checks.forget(&key);
+        assert_eq!(checks.skipped(&key, "b"), None);
     }
 }

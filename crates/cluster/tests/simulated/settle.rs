@@ -1,6 +1,6 @@
 //! How a life comes to rest: all is waited for that the spec asks for, and a person decides what no operator may.
 
-use etcd_operator_api::names::ANNOTATION_DISCARD;
+use etcd_operator_api::names::{ANNOTATION_DISCARD, ANNOTATION_REPLACE};
 use etcd_operator_testkit::ledger::Promise;
 use etcd_operator_testkit::simulation::{NAMESPACE, Simulation};
 use serde_json::{Value, json};
@@ -25,7 +25,10 @@ pub async fn settle(sim: &Simulation) -> u8 {
         let is_settled = |sim: &Simulation| {
             let asks_for_consent = |cluster: &Value| {
                 let plan = &cluster["status"]["plan"];
-                unread_of(plan).is_some() || stranger_of(plan).is_some() || undecided_of(plan).is_some()
+                unread_of(plan).is_some()
+                    || stranger_of(plan).is_some()
+                    || undecided_of(plan).is_some()
+                    || unusable_of(plan).is_some()
             };
             sim.is_whole(NAME, size) || asks(sim) || sim.look(NAME, asks_for_consent) == Some(true)
         };
@@ -71,6 +74,11 @@ async fn answer(sim: &Simulation) -> bool {
         sim.fake().delete_object("v1", "Pod", NAMESPACE, &pod);
         let is_over = |sim: &Simulation| unread(sim).is_none_or(|asked| asked != pod);
         sim.until(MINUTE, is_over).await;
+    } else if let Some(id) = unusable(sim) {
+        // The spec is right by now, so it is the volume.
+        sim.annotate(NAME, ANNOTATION_REPLACE, &id);
+        let is_over = |sim: &Simulation| unusable(sim).is_none_or(|asked| asked != id);
+        sim.until(PATIENCE, is_over).await;
     } else {
         return false;
     }
@@ -138,6 +146,23 @@ fn unread(sim: &Simulation) -> Option<String> {
 
 fn unread_of(plan: &Value) -> Option<String> {
     first_if(plan, "its data go with its pod: it may hold what clients wrote")
+}
+
+/// The ID of a member that cannot use its volume, with a pod template with which no voter served, if a person is asked which of the
+/// two is wrong.
+fn unusable(sim: &Simulation) -> Option<String> {
+    sim.look(NAME, |cluster| unusable_of(&cluster["status"]["plan"]))?
+}
+
+fn unusable_of(plan: &Value) -> Option<String> {
+    let blockers = plan["blockers"].as_array()?;
+    let asked = format!("{ANNOTATION_REPLACE} and the ID ");
+    let mut ids = blockers
+        .iter()
+        .filter(|blocker| blocker["reason"] == "TemplateNotServed")
+        .filter_map(|blocker| blocker["message"].as_str()?.split_once(&asked))
+        .filter_map(|(_, id)| id.split([' ', ';', '.', ',']).next());
+    ids.next().map(str::to_owned)
 }
 
 /// The first word of a plan that says this.

@@ -150,6 +150,7 @@ fn a_quota_that_refuses_the_pod_holds_a_rollout_up_for_two_minutes_and_no_longer
         );
         is_rolled_out(&sim, 3, "1").await;
         assert!(is_told_skipped(&sim));
+        assert_eq!(jobs(&sim), 0, "no pod of the Job takes the place of a member");
         ends_well(&sim).await;
     });
 }
