@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use etcd_operator_api::{EtcdCluster, cluster::DefaultRepository, crd};
-use etcd_operator_cluster::{
+use etcd_operator_cluster_core::{
     build::{
         BuildInputs, FetchContainer, Objects, RestartRequests, StateAnnotations, StoredTemplates, build,
         claim, desired,
@@ -44,7 +44,7 @@ fn root() -> std::path::PathBuf {
 }
 
 fn spec(name: &str) -> Result<String> {
-    let path = root().join(format!("crates/cluster/tests/canonical/{name}.yaml"));
+    let path = root().join(format!("crates/cluster-core/tests/canonical/{name}.yaml"));
     Ok(std::fs::read_to_string(path)?)
 }
 
@@ -142,12 +142,12 @@ where
 }
 
 async fn applied_all(client: &Client, objects: &Objects) -> Result<StatefulSet> {
-    applied(client, &*objects.headless).await?;
-    applied(client, &*objects.client).await?;
+    applied(client, &objects.headless).await?;
+    applied(client, &objects.client).await?;
     if let Some(budget) = &objects.disruption {
-        applied(client, &**budget).await?;
+        applied(client, budget).await?;
     }
-    applied(client, &*objects.members).await
+    applied(client, &objects.members).await
 }
 
 /// The pod that the StatefulSet controller would make.
@@ -255,7 +255,7 @@ async fn a_cluster_that_forms_grows_and_waits_with_a_change_is_applied_over_what
         let mut cluster = json!({"metadata": {"name": "orders"}});
         cluster["spec"] = later["spec"].clone();
         let cluster: EtcdCluster = serde_json::from_value(cluster)?;
-        etcd_operator_cluster::build::desired(&cluster).map_err(|refused| anyhow!("{refused:?}"))?
+        etcd_operator_cluster_core::build::desired(&cluster).map_err(|refused| anyhow!("{refused:?}"))?
     };
     inputs.accepts_clients = true;
     inputs.replicas = 5;
@@ -298,7 +298,7 @@ async fn a_claim_gets_its_labels_and_owner_and_loses_the_owner_when_it_is_to_sta
             .map(String::as_str),
         Some("orders")
     );
-    if let etcd_operator_cluster::desired::Storage::Persistent { retention, .. } = &mut desired.storage {
+    if let etcd_operator_cluster_core::desired::Storage::Persistent { retention, .. } = &mut desired.storage {
         *retention = etcd_operator_api::cluster::Retention::Retain;
     }
     let kept = applied(&operator, &claim(&desired, &inputs, &owned).context("a claim")?).await?;

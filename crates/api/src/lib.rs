@@ -16,6 +16,8 @@
 //! | [`version`], [`quantity`], [`span`] | parsed forms of versions, quantities and durations |
 //! | [`retention`] | which stored backups are kept |
 //! | [`contract`] | versioned JSON documents exchanged with the processes in pods |
+//! | [`hash`] | hashes that stay the same from version to version |
+//! | [`severity`], [`unscheduled`] | the type of an Event; pods for which the scheduler finds no node |
 //! | [`crd`] | the complete `CustomResourceDefinition`s |
 //! | [`reserved`] | flags, labels, annotations and variables that only the operator may set |
 
@@ -24,6 +26,7 @@ pub mod cluster;
 pub mod condition;
 pub mod contract;
 pub mod crd;
+pub mod hash;
 pub mod location;
 pub mod names;
 pub mod quantity;
@@ -34,8 +37,10 @@ pub mod restore;
 pub mod retention;
 pub mod schema;
 pub mod scope;
+pub mod severity;
 pub mod span;
 pub mod store;
+pub mod unscheduled;
 pub mod version;
 
 pub use backup::{EtcdBackup, EtcdBackupSpec, EtcdBackupStatus};

@@ -1,6 +1,6 @@
 //! The Events about an `EtcdBackup`. Pure.
 
-use etcd_operator_runtime::events::Severity;
+use etcd_operator_api::severity::Severity;
 
 use crate::desired::Desired;
 use crate::observed_state::ObservedBackup;

@@ -13,6 +13,9 @@ use etcd_operator_api::contract::{Mode, Permit};
 use etcd_operator_api::names::{
     ANNOTATION_ADOPT, ANNOTATION_DISCARD, ANNOTATION_PERMIT, ANNOTATION_PERMIT_LAID, ANNOTATION_TAKEN_OVER,
 };
+use etcd_operator_cluster_core::observed_state::{Ordinal, PermitDelivery, kube_objects};
+use etcd_operator_cluster_core::persisted_state::PersistedState;
+use etcd_operator_cluster_core::plan::{GracePeriod, Plan, PodRef, Step};
 use etcd_operator_etcd as etcd;
 use etcd_operator_etcd::error::Class as EtcdClass;
 use etcd_operator_etcd::id::MemberId;
@@ -29,9 +32,6 @@ use etcd_operator_runtime::key::ObjectKey;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 
 use crate::observe::{Connection, Observation, annotated_uids, requested_replacement, requested_restore};
-use crate::observed_state::{Ordinal, PermitDelivery, kube_objects};
-use crate::persisted_state::PersistedState;
-use crate::plan::{GracePeriod, Plan, PodRef, Step};
 use crate::reconcile::Deps;
 use cancel_downgrade::{cancel_hidden_downgrade, may_hide_downgrade};
 

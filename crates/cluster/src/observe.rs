@@ -16,6 +16,20 @@ use etcd_operator_api::names::{
     LABEL_CLUSTER,
 };
 use etcd_operator_api::{EtcdCluster, EtcdClusterStatus};
+use etcd_operator_cluster_core::build::{
+    CLUSTER_UID, RestartRequests, StateAnnotations, StoredTemplates, etcd_image, has_single_success_probe,
+    spec_hash,
+};
+use etcd_operator_cluster_core::desired::Desired;
+use etcd_operator_cluster_core::next_version::next_version;
+use etcd_operator_cluster_core::observed_state::{
+    Claim, ImageCheck, ObservedCluster, ObservedMember, ObservedStatefulSet, Ordinal, PodAdmission,
+    QueryResult, WantedTemplate, kube_objects,
+};
+use etcd_operator_cluster_core::persisted_state::{PersistedState, Rollout};
+use etcd_operator_cluster_core::plan::{
+    ClusterView, is_next_minor, is_previous_minor, needs_cluster_version, outdated_pods,
+};
 use etcd_operator_etcd::port::Port;
 use etcd_operator_etcd::version::Version;
 use etcd_operator_runtime::apply::Error;
@@ -26,18 +40,6 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use kube::{Resource, ResourceExt as _};
 
-use crate::build::{
-    CLUSTER_UID, RestartRequests, StateAnnotations, StoredTemplates, etcd_image, has_single_success_probe,
-    spec_hash,
-};
-use crate::desired::Desired;
-use crate::next_version::next_version;
-use crate::observed_state::{
-    Claim, ImageCheck, ObservedCluster, ObservedMember, ObservedStatefulSet, Ordinal, PodAdmission,
-    QueryResult, WantedTemplate, kube_objects,
-};
-use crate::persisted_state::{PersistedState, Rollout};
-use crate::plan::{ClusterView, is_next_minor, is_previous_minor, needs_cluster_version, outdated_pods};
 use crate::reconcile::Deps;
 
 pub use members::MemberProbes;

@@ -5,9 +5,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use etcd_operator_api::contract::{FetchProgress, Report};
+use etcd_operator_cluster_core::observed_state::QueryResult;
 use etcd_operator_etcd::port::{Answer, Dial};
-
-use crate::observed_state::QueryResult;
 
 /// Reads what processes in pods report before etcd runs there.
 pub trait Reports: fmt::Debug + Send + Sync {

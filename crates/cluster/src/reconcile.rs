@@ -18,14 +18,20 @@ use etcd_operator_api::{
     cluster::DefaultRepository,
     names::ANNOTATION_RESTART,
     scope::{self, ScopeRule},
+    severity::Severity,
 };
+use etcd_operator_cluster_core::build::{NoOperatorImage, OperatorImage, RestartRequests, StoredTemplates};
+use etcd_operator_cluster_core::desired::Desired;
+use etcd_operator_cluster_core::observed_state::{ObservedCluster, Ordinal};
+use etcd_operator_cluster_core::persisted_state::{PersistedState, Restore};
+use etcd_operator_cluster_core::plan::{self, ClusterView, ObjectLayout, Plan, RolloutState};
+use etcd_operator_cluster_core::status::{self, StatusInputs};
 use etcd_operator_etcd::policy::IntermediateVersions;
 use etcd_operator_runtime::{
     apply::Applier,
     clock::SharedClock,
     controller::Function,
     elsewhere::{Elsewhere, Owned},
-    events::Severity,
     key::ObjectKey,
     latest::Latest,
     queue::Wake,
@@ -38,15 +44,9 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use tracing::warn;
 
 use crate::act::{self, Error};
-use crate::build::{NoOperatorImage, OperatorImage, RestartRequests, StoredTemplates};
-use crate::desired::Desired;
 use crate::metrics::{ClusterMetrics, Readings, Sample};
 use crate::observe::{self, Observation, observe};
-use crate::observed_state::{ObservedCluster, Ordinal};
-use crate::persisted_state::{PersistedState, Restore};
-use crate::plan::{self, ClusterView, ObjectLayout, Plan, RolloutState};
 use crate::ports::MemberClients;
-use crate::status::{self, StatusInputs};
 use apply_objects::{ApplyError, ObjectWriter};
 use derived_cache::DerivedCache;
 use dry_run::DryRuns;
@@ -350,7 +350,7 @@ impl Reconciler {
             step: plan.step.as_ref().map(act::event_reason),
             refused_step: None,
             pending: match wanted {
-                Some(wanted) => wanted.objects.pending.clone(),
+                Some(wanted) => wanted.pending.clone(),
                 None => objects::pending_change(observation),
             },
             applied_template,

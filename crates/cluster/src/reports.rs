@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use etcd_operator_api::contract::{self, Document, FetchProgress, Report};
 use etcd_operator_api::names::METRICS_PORT;
+use etcd_operator_cluster_core::observed_state::{CallFailure, QueryResult};
 use etcd_operator_etcd::port::Answer;
 use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper::body::Bytes;
@@ -13,7 +14,6 @@ use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
-use crate::observed_state::{CallFailure, QueryResult};
 use crate::ports::Reports;
 
 /// How long a pod has to answer: it is near, and it does nothing else.
@@ -120,7 +120,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     use super::*;
-    use crate::observed_state::CallClass;
+    use etcd_operator_cluster_core::observed_state::CallClass;
 
     #[tokio::test]
     async fn a_pod_that_refuses_the_connection_does_not_listen_yet() {

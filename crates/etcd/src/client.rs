@@ -2,6 +2,7 @@
 //! know which member answered. It is made once: the process that answered a call answers the next one too, or that call fails.
 //! Every call has a deadline. Dropping the client closes the connection.
 
+mod answers;
 mod http;
 mod keys;
 mod login;
@@ -9,6 +10,7 @@ mod maintenance;
 mod members;
 mod own_certificate;
 pub mod peer_http;
+mod rejection_texts;
 mod stream;
 mod tls;
 mod verifier;
@@ -33,7 +35,6 @@ pub use stream::Snapshot;
 
 use crate::endpoint::{Endpoint, Limits};
 use crate::error::{Cause, Error};
-use crate::rejection;
 use crate::url::ClientUrl;
 use tls::{Connector, TlsFailure};
 
@@ -210,7 +211,7 @@ fn cause(error: &etcd_client::Error) -> Cause {
         (_, Some(source)) if chain(source).any(<dyn StdError>::is::<ConnectError>) => no_connection(source),
         // Its own text shows its parts as Rust writes them.
         (_, Some(source)) => Cause::Lost(with_sources(status.message(), Some(source))),
-        (_, None) => Cause::Rejected(rejection::read(status.code(), status.message())),
+        (_, None) => Cause::Rejected(rejection_texts::read(status.code(), status.message())),
     }
 }
 
@@ -276,7 +277,7 @@ mod tests {
         let refused = Status::unavailable("etcdserver: leader changed");
         assert_eq!(
             cause(&refused.into()),
-            Cause::Rejected(rejection::Rejection::LeaderChanged)
+            Cause::Rejected(crate::rejection::Rejection::LeaderChanged)
         );
     }
 }

@@ -201,7 +201,7 @@ fn problems(object: &Value) -> Vec<String> {
     let now = Timestamp::UNIX_EPOCH;
     problems.extend(match kind {
         "EtcdCluster" => validate(object, |cluster: &EtcdCluster| {
-            etcd_operator_cluster::build::desired(cluster)
+            etcd_operator_cluster_core::build::desired(cluster)
                 .err()
                 .unwrap_or_default()
         }),

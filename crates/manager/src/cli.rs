@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, ffi::OsString, net::SocketAddr};
 use clap::{ArgAction, Args, CommandFactory as _, Parser, Subcommand, ValueEnum, error::ErrorKind};
 use etcd_operator_api::cluster::{DefaultRepository, UPSTREAM_REPOSITORY};
 use etcd_operator_api::scope::ScopeRule;
-use etcd_operator_cluster::build::OperatorImage;
+use etcd_operator_cluster_core::build::OperatorImage;
 use etcd_operator_etcd::policy::IntermediateVersions;
 use etcd_operator_runtime::informer::Scope;
 

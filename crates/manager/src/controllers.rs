@@ -10,11 +10,9 @@ use etcd_operator_api::{
     scope::ScopeRule,
 };
 use etcd_operator_backup as backup;
-use etcd_operator_cluster::{
-    self as cluster,
-    build::{NoOperatorImage, OperatorImage},
-    ports::MemberClients,
-};
+use etcd_operator_cluster::{self as cluster, ports::MemberClients};
+use etcd_operator_cluster_core::build::{NoOperatorImage, OperatorImage};
+use etcd_operator_cluster_core::trim;
 use etcd_operator_etcd::policy::IntermediateVersions;
 use etcd_operator_restore as restore;
 use etcd_operator_runtime::{
@@ -148,14 +146,14 @@ impl Kinds {
         let pod_labels = format!("{LABEL_APP} in ({APP_VALUE},{APP_BACKUP_VALUE},{APP_RESTORE_VALUE})");
         Self {
             // Nodes wake no controller: a cluster with an unreachable member is requeued periodically anyway.
-            nodes: watches_nodes.then(|| informers.add(Selection::from(Scope::All), cluster::trim::node)),
+            nodes: watches_nodes.then(|| informers.add(Selection::from(Scope::All), trim::node)),
             jobs: informers.add(scope.clone().labelled(job_labels), backup::trim::job),
             parts: Parts {
-                sets: informers.add(labelled.clone(), cluster::trim::set),
-                pods: informers.add(scope.clone().labelled(pod_labels), cluster::trim::pod),
-                claims: informers.add(labelled.clone(), cluster::trim::claim),
-                services: informers.add(labelled.clone(), cluster::trim::service),
-                budgets: informers.add(labelled, cluster::trim::budget),
+                sets: informers.add(labelled.clone(), trim::set),
+                pods: informers.add(scope.clone().labelled(pod_labels), trim::pod),
+                claims: informers.add(labelled.clone(), trim::claim),
+                services: informers.add(labelled.clone(), trim::service),
+                budgets: informers.add(labelled, trim::budget),
             },
             clusters: informers.add(selection.clone(), keep_operator_annotations),
             backups: informers.add(selection.clone(), keep_operator_annotations),

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow};
 use etcd_operator_backup::{JobSlots, metrics::BackupMetrics};
-use etcd_operator_cluster::{build::NoOperatorImage, ports::MemberClients, reports};
+use etcd_operator_cluster::{ports::MemberClients, reports};
+use etcd_operator_cluster_core::build::NoOperatorImage;
 use etcd_operator_restore::metrics::RestoreMetrics;
 use etcd_operator_runtime::{
     client,

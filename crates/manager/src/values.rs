@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use etcd_operator_api::cluster::{DefaultRepository, RepositoryError};
-use etcd_operator_cluster::build::OperatorImage;
+use etcd_operator_cluster_core::build::OperatorImage;
 use etcd_operator_etcd::policy::IntermediateVersions;
 use etcd_operator_etcd::version::Version;
 use tracing_subscriber::EnvFilter;

@@ -11,7 +11,7 @@ use etcd_operator_etcd::version::Minor;
 /// How long etcd has to tell its version.
 pub const LIMIT: Duration = Duration::from_secs(10);
 /// How long it has in a Job, where no member waits for it: a node that is busy is no fault of the image.
-pub const JOB_LIMIT: Duration = Duration::from_secs(60);
+pub const JOB_LIMIT: Duration = Duration::from_mins(1);
 
 /// What is wrong with an image.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

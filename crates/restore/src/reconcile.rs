@@ -10,13 +10,13 @@ use etcd_operator_api::cluster::DefaultRepository;
 use etcd_operator_api::names::ANNOTATION_COMMITTED;
 use etcd_operator_api::reference::{References, Sight};
 use etcd_operator_api::refusal::{Refusal, bounded};
+use etcd_operator_api::severity::Severity;
 use etcd_operator_api::{EtcdBackup, EtcdCluster, EtcdRestore, EtcdRestoreStatus, scope::ScopeRule};
 use etcd_operator_runtime::{
     apply::{Applier, Error, Introduced},
     clock::SharedClock,
     controller::Function,
     elsewhere::{Elsewhere, Owned},
-    events::Severity,
     key::ObjectKey,
     latest::Latest,
     queue::Wake,

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use etcd_operator_api::EtcdCluster;
 use etcd_operator_api::scope::another;
+use etcd_operator_api::severity::Severity;
 
 use crate::apply::Writable;
-use crate::events::Severity;
 use crate::key::ObjectKey;
 use crate::report::Reporter;
 use crate::store::Store;

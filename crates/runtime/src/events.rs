@@ -7,6 +7,7 @@ mod aggregate;
 
 use std::fmt;
 
+use etcd_operator_api::severity::Severity;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
@@ -30,24 +31,6 @@ const MAX_NOTE_BYTES: usize = 1024;
 
 /// Capacity of the channel between recorders and publisher.
 const CHANNEL_CAPACITY: usize = 256;
-
-/// The type of an Event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Severity {
-    /// An expected change.
-    Normal,
-    /// A problem that may need action by the user.
-    Warning,
-}
-
-impl Severity {
-    const fn event_type(self) -> &'static str {
-        match self {
-            Self::Normal => "Normal",
-            Self::Warning => "Warning",
-        }
-    }
-}
 
 /// An Event to publish.
 #[derive(Clone, Debug)]

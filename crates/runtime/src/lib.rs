@@ -80,5 +80,4 @@ pub mod metrics;
 pub mod queue;
 pub mod report;
 pub mod store;
-pub mod unscheduled;
 pub mod wakeup;

@@ -4,6 +4,7 @@
 //! objects are not affected.
 
 use etcd_operator_api::condition::{self, ConditionType, Conditioned, Finding, Readiness, Truth};
+use etcd_operator_api::severity::Severity;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource;
 use kube::core::object::HasStatus;
@@ -13,7 +14,7 @@ use tracing::warn;
 use crate::apply::{Applier, Error, Writable, Written};
 use crate::clock::SharedClock;
 use crate::error::{Class, Classified as _};
-use crate::events::{Notice, Recorder, Severity};
+use crate::events::{Notice, Recorder};
 use crate::key::ObjectKey;
 use crate::queue::Wake;
 use crate::store::{Malformed, Store};

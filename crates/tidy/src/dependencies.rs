@@ -10,11 +10,21 @@ use crate::Finding;
 pub const ALLOWED: &[(&str, &[&str])] = &[
     ("etcd-operator-api", &[]),
     ("etcd-operator-runtime", &["etcd-operator-api"]),
-    ("etcd-operator-etcd", &[]),
+    ("etcd-operator-etcd", &["etcd-operator-etcd-types"]),
+    ("etcd-operator-etcd-types", &[]),
     ("etcd-operator-store", &[]),
     (
         "etcd-operator-cluster",
-        &["etcd-operator-api", "etcd-operator-etcd", "etcd-operator-runtime"],
+        &[
+            "etcd-operator-api",
+            "etcd-operator-cluster-core",
+            "etcd-operator-etcd",
+            "etcd-operator-runtime",
+        ],
+    ),
+    (
+        "etcd-operator-cluster-core",
+        &["etcd-operator-api", "etcd-operator-etcd-types"],
     ),
     (
         "etcd-operator-backup",
@@ -44,6 +54,7 @@ pub const ALLOWED: &[(&str, &[&str])] = &[
             "etcd-operator-api",
             "etcd-operator-backup",
             "etcd-operator-cluster",
+            "etcd-operator-cluster-core",
             "etcd-operator-etcd",
             "etcd-operator-job",
             "etcd-operator-member",
@@ -64,6 +75,7 @@ pub const ALLOWED: &[(&str, &[&str])] = &[
             "etcd-operator-api",
             "etcd-operator-backup",
             "etcd-operator-cluster",
+            "etcd-operator-cluster-core",
             "etcd-operator-etcd",
             "etcd-operator-manager",
             "etcd-operator-restore",
@@ -84,10 +96,18 @@ pub const INDEPENDENT: [&str; 3] = [
 pub const STANDARD_LIBRARY_ONLY: [&str; 1] = ["xtask"];
 
 /// Crates that do no IO, with the dependencies they must not have.
-pub const WITHOUT_IO: [(&str, &[&str]); 2] = [
+pub const WITHOUT_IO: [(&str, &[&str]); 4] = [
     (
         "etcd-operator-api",
         &["tokio", "hyper", "reqwest", "axum", "tower"],
+    ),
+    (
+        "etcd-operator-etcd-types",
+        &["tokio", "hyper", "tonic", "etcd-client", "rustls", "kube"],
+    ),
+    (
+        "etcd-operator-cluster-core",
+        &["tokio", "hyper", "tonic", "tracing", "futures", "kube"],
     ),
     (
         "etcd-operator-snapshot",

@@ -11,28 +11,31 @@ use crate::tree::Tree;
 
 /// The flows of the cluster controller: each brings a cluster on in one way.
 pub const FLOWS: [&str; 12] = [
-    "crates/cluster/src/plan/adopt.rs",
-    "crates/cluster/src/plan/alarms.rs",
-    "crates/cluster/src/plan/await_restore.rs",
-    "crates/cluster/src/plan/bootstrap.rs",
-    "crates/cluster/src/plan/join.rs",
-    "crates/cluster/src/plan/remove.rs",
-    "crates/cluster/src/plan/replace.rs",
-    "crates/cluster/src/plan/restore.rs",
-    "crates/cluster/src/plan/rollout.rs",
-    "crates/cluster/src/plan/scale.rs",
-    "crates/cluster/src/plan/start_over.rs",
-    "crates/cluster/src/plan/unknown_membership.rs",
+    "crates/cluster-core/src/plan/adopt.rs",
+    "crates/cluster-core/src/plan/alarms.rs",
+    "crates/cluster-core/src/plan/await_restore.rs",
+    "crates/cluster-core/src/plan/bootstrap.rs",
+    "crates/cluster-core/src/plan/join.rs",
+    "crates/cluster-core/src/plan/remove.rs",
+    "crates/cluster-core/src/plan/replace.rs",
+    "crates/cluster-core/src/plan/restore.rs",
+    "crates/cluster-core/src/plan/rollout.rs",
+    "crates/cluster-core/src/plan/scale.rs",
+    "crates/cluster-core/src/plan/start_over.rs",
+    "crates/cluster-core/src/plan/unknown_membership.rs",
 ];
 
 /// The modules that pick among flows: before a cluster has formed, and after that.
-pub const PICKERS: [&str; 2] = ["crates/cluster/src/plan.rs", "crates/cluster/src/plan/formed.rs"];
+pub const PICKERS: [&str; 2] = [
+    "crates/cluster-core/src/plan.rs",
+    "crates/cluster-core/src/plan/formed.rs",
+];
 
 /// The imports that are part of a circle and stay.
 pub const EXCEPTIONS: [Exception; 6] = [
     Exception {
-        from: "crates/cluster/src/blocker/member_problem.rs",
-        to: "crates/cluster/src/blocker.rs",
+        from: "crates/cluster-core/src/blocker/member_problem.rs",
+        to: "crates/cluster-core/src/blocker.rs",
         reason: "a voter is unhealthy for another blocker: the two types hold one another",
     },
     Exception {
@@ -91,7 +94,7 @@ struct Module {
     paths: Vec<(Path, usize)>,
 }
 
-/// Reads the imports between the files below `source`, such as `crates/cluster/src/`. Unit tests do not count.
+/// Reads the imports between the files below `source`, such as `crates/cluster-core/src/`. Unit tests do not count.
 pub fn read(tree: &Tree, source: &str) -> Imports {
     let files = tree
         .iter()

@@ -55,51 +55,92 @@ pub const CLOCKS: &[&str] = &[
 /// The parameter types that every write through kube needs.
 pub const WRITES: &[&str] = &["PostParams", "PatchParams", "DeleteParams"];
 
-/// The source directories of the controllers.
-pub const CONTROLLERS: [&str; 3] = ["crates/cluster/src/", "crates/backup/src/", "crates/restore/src/"];
-
-/// The deciding modules of the controllers, including their submodules.
-const DECIDING: [&str; 9] = [
-    "blocker",
-    "desired",
-    "next_version",
-    "observed_state",
-    "persisted_state",
-    "pending_operation",
-    "plan",
-    "build",
-    "status",
+/// The source directories with what the controllers decide.
+pub const CONTROLLERS: [&str; 3] = [
+    "crates/cluster-core/src/",
+    "crates/backup/src/",
+    "crates/restore/src/",
 ];
 
-/// The source directory of the member crate.
-const MEMBER: &str = "crates/member/src/";
+/// The crates that are pure as a whole.
+pub const PURE_CRATES: [&str; 2] = ["crates/cluster-core/src/", "crates/etcd-types/src/"];
 
-/// The deciding modules of the member crate.
-const DECIDING_IN_MEMBER: [&str; 6] = ["view", "verdict", "permit", "nonce", "state", "command"];
-
-/// The source directory of the job crate.
-const JOB: &str = "crates/job/src/";
-
-/// The deciding modules of the job crate.
-const DECIDING_IN_JOB: [&str; 7] = [
-    "address", "choice", "floor", "names", "outcome", "progress", "text",
+/// The deciding modules of the other crates, each with its submodules.
+pub const DECIDING: [(&str, &[&str]); 4] = [
+    (
+        "crates/backup/src/",
+        &[
+            "build",
+            "desired",
+            "observed_state",
+            "persisted_state",
+            "plan",
+            "status",
+        ],
+    ),
+    (
+        "crates/restore/src/",
+        &[
+            "build",
+            "desired",
+            "observed_state",
+            "persisted_state",
+            "plan",
+            "status",
+        ],
+    ),
+    (
+        "crates/member/src/",
+        &["view", "verdict", "permit", "nonce", "state", "command"],
+    ),
+    (
+        "crates/job/src/",
+        &[
+            "address",
+            "member_choice",
+            "stream_limits",
+            "cli_messages",
+            "names",
+            "outcome",
+            "progress",
+            "text",
+        ],
+    ),
 ];
 
 /// Whether a file must be pure.
 pub fn must_be_pure(path: &str) -> bool {
-    if let Some(module) = path.strip_prefix(JOB) {
-        let name = module.split('/').next().unwrap_or(module).trim_end_matches(".rs");
-        return DECIDING_IN_JOB.contains(&name);
+    if PURE_CRATES.iter().any(|folder| path.starts_with(folder)) {
+        return is_rust(path) && !path.ends_with("/tests.rs");
     }
-    if let Some(module) = path.strip_prefix(MEMBER) {
-        let name = module.split('/').next().unwrap_or(module).trim_end_matches(".rs");
-        return DECIDING_IN_MEMBER.contains(&name);
-    }
-    let Some(module) = CONTROLLERS.iter().find_map(|folder| path.strip_prefix(folder)) else {
-        return false;
-    };
-    let name = module.split('/').next().unwrap_or(module).trim_end_matches(".rs");
-    DECIDING.contains(&name) || name.starts_with("plan_") || name.starts_with("build_")
+    let mut crates = DECIDING.iter();
+    crates.any(|(folder, modules)| {
+        path.strip_prefix(folder)
+            .is_some_and(|file| modules.contains(&module_of(file)))
+    })
+}
+
+/// The modules of the lists above, as paths without `.rs`, that match none of these files.
+pub fn without_a_file<'a>(paths: &(impl Iterator<Item = &'a str> + Clone)) -> Vec<String> {
+    let crates = PURE_CRATES.iter().map(|folder| (*folder).to_owned());
+    let modules = DECIDING
+        .iter()
+        .flat_map(|(folder, modules)| modules.iter().map(move |module| format!("{folder}{module}")));
+    crates
+        .chain(modules)
+        .filter(|wanted| {
+            let is_there = |path: &str| {
+                path.strip_prefix(wanted.as_str())
+                    .is_some_and(|rest| wanted.ends_with('/') || rest == ".rs" || rest.starts_with('/'))
+            };
+            !paths.clone().any(is_there)
+        })
+        .collect()
+}
+
+/// The module of a crate that a file belongs to.
+fn module_of(file: &str) -> &str {
+    file.split('/').next().unwrap_or(file).trim_end_matches(".rs")
 }
 
 /// Whether a file belongs to the API crate.
@@ -131,8 +172,19 @@ pub fn must_not_write(path: &str) -> bool {
 }
 
 fn is_shipped(path: &str) -> bool {
-    const FOLDERS: [&str; 11] = [
-        "api", "runtime", "etcd", "store", "snapshot", "cluster", "backup", "restore", "member", "job",
+    const FOLDERS: [&str; 13] = [
+        "api",
+        "runtime",
+        "etcd",
+        "etcd-types",
+        "store",
+        "snapshot",
+        "cluster",
+        "cluster-core",
+        "backup",
+        "restore",
+        "member",
+        "job",
         "manager",
     ];
     let is_test = path.ends_with("/tests.rs") || path.ends_with("/fake.rs");
@@ -213,29 +265,50 @@ mod tests {
     #[test]
     fn deciding_modules_are_recognized_by_name() {
         for path in [
-            "crates/cluster/src/desired.rs",
-            "crates/cluster/src/desired/pod.rs",
+            "crates/cluster-core/src/desired.rs",
+            "crates/cluster-core/src/desired/pod.rs",
             "crates/backup/src/plan.rs",
-            "crates/restore/src/plan_commit.rs",
-            "crates/cluster/src/build/service.rs",
-            "crates/cluster/src/observed_state.rs",
+            "crates/restore/src/plan/verify.rs",
+            "crates/etcd-types/src/policy.rs",
+            "crates/cluster-core/src/build/service.rs",
+            "crates/cluster-core/src/observed_state.rs",
             "crates/restore/src/status.rs",
             "crates/member/src/verdict.rs",
             "crates/member/src/permit/grant.rs",
-            "crates/job/src/choice.rs",
+            "crates/job/src/member_choice.rs",
         ] {
             assert!(must_be_pure(path), "{path}");
         }
         for path in [
             "crates/cluster/src/reconcile.rs",
             "crates/runtime/src/status.rs",
-            "crates/cluster/src/planet.rs",
-            "crates/cluster/tests/status.rs",
+            "crates/backup/src/planet.rs",
+            "crates/cluster-core/tests/status.rs",
             "crates/member/src/serve.rs",
             "crates/job/src/pump.rs",
         ] {
             assert!(!must_be_pure(path), "{path}");
         }
+    }
+
+    #[test]
+    fn a_listed_module_without_a_file_is_found() {
+        let mut paths = vec![
+            "crates/cluster-core/src/lib.rs".to_owned(),
+            "crates/etcd-types/src/id.rs".to_owned(),
+        ];
+        paths.extend(
+            DECIDING.iter().flat_map(|(folder, modules)| {
+                modules.iter().map(move |module| format!("{folder}{module}.rs"))
+            }),
+        );
+        assert_eq!(without_a_file(&paths.iter().map(String::as_str)), [""; 0]);
+        paths.retain(|path| path != "crates/job/src/names.rs");
+        paths.push("crates/job/src/namesake.rs".to_owned());
+        assert_eq!(
+            without_a_file(&paths.iter().map(String::as_str)),
+            ["crates/job/src/names"]
+        );
     }
 
     #[test]

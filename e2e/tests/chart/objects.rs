@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use anyhow::{Context, Result};
-use etcd_operator_cluster::build::desired;
+use etcd_operator_cluster_core::build::desired;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, ServiceAccount};
 use k8s_openapi::api::networking::v1::NetworkPolicy;

@@ -2,6 +2,7 @@
 //! more after a member was added, which cannot start before, or runs 3.6. Consent to a downgrade says nothing: it may be withdrawn
 //! by now.
 
+use etcd_operator_cluster_core::plan::Plan;
 use etcd_operator_etcd as etcd;
 use etcd_operator_etcd::membership::{Known, Membership as MembershipRead};
 use etcd_operator_etcd::port::Port;
@@ -13,7 +14,6 @@ use tracing::debug;
 
 use super::{Change, Error, preferred_connection, send_change};
 use crate::observe::Observation;
-use crate::plan::Plan;
 use crate::reconcile::Deps;
 
 /// Whether members of this version do not tell if a downgrade is enabled: those of 3.5.

@@ -2,12 +2,12 @@
 
 use etcd_operator_api::EtcdBackup;
 use etcd_operator_api::names::ANNOTATION_BACKUP_NOW;
+use etcd_operator_cluster_core::plan::BackupRequest;
 use etcd_operator_runtime::apply::{Applier, Written};
 use etcd_operator_runtime::key::ObjectKey;
 
 use super::{Error, Outcome};
 use crate::observe::accepts_requests;
-use crate::plan::BackupRequest;
 
 /// Sets the annotation `backup-now`, unless the `EtcdBackup` has that value already. The step is stale if backups of
 /// this cluster can no longer be requested from it.

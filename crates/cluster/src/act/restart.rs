@@ -1,5 +1,9 @@
 //! Restarting a member with the current pod template: everybody else is asked again right before its pod goes.
 
+use etcd_operator_cluster_core::observed_state::{Ordinal, kube_objects};
+use etcd_operator_cluster_core::plan::{
+    Departure, NotLowered, OtherVoters, PodRef, cluster_not_lowered, not_lowered,
+};
 use etcd_operator_etcd::id::MemberId;
 use etcd_operator_etcd::membership::Membership as MembershipRead;
 use etcd_operator_etcd::version::Minor;
@@ -11,8 +15,6 @@ use kube::core::{Selector, SelectorExt};
 
 use super::{Error, MEMBERSHIP_UNKNOWN, Outcome, preferred_connection, read_pod};
 use crate::observe::Observation;
-use crate::observed_state::{Ordinal, kube_objects};
-use crate::plan::{Departure, NotLowered, OtherVoters, PodRef, cluster_not_lowered, not_lowered};
 use crate::reconcile::Deps;
 
 /// The restart of a member.

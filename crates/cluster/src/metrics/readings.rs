@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use etcd_operator_api::EtcdCluster;
 use etcd_operator_api::cluster::StepIntent;
+use etcd_operator_cluster_core::desired::DEFAULT_QUOTA;
+use etcd_operator_cluster_core::observed_state::{ObservedCluster, Pod};
 use etcd_operator_etcd::status::Status;
 use etcd_operator_runtime::key::ObjectKey;
 use jiff::Timestamp;
-
-use crate::desired::DEFAULT_QUOTA;
-use crate::observed_state::{ObservedCluster, Pod};
 
 /// How old a reading may be; a cluster that nothing happens to is looked at far more often. What is older was read by a
 /// process that leads no more.

@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 
+use etcd_operator_cluster_core::desired::Desired;
+use etcd_operator_cluster_core::observed_state::{ObservedMember, Ordinal, kube_objects};
+use etcd_operator_cluster_core::persisted_state::{MemberRecord, PersistedState};
 use etcd_operator_runtime::apply::Error;
 use etcd_operator_runtime::key::ObjectKey;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 
-use crate::desired::Desired;
-use crate::observed_state::{ObservedMember, Ordinal, kube_objects};
-use crate::persisted_state::{MemberRecord, PersistedState};
 use crate::reconcile::Deps;
 
 /// Reads a claim from the API server if the informer's copies lack it although a pod is there, or if a member runs on

@@ -5,6 +5,11 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use etcd_operator_api::names::{CLIENT_PORT, PEER_PORT};
+use etcd_operator_cluster_core::desired::Desired;
+use etcd_operator_cluster_core::observed_state::{
+    CallFailure, Container, Digest, Membership, MembershipFailure, ObservedMember, Ordinal, Pod, QueryResult,
+};
+use etcd_operator_cluster_core::persisted_state::PersistedState;
 use etcd_operator_etcd::endpoint::{Endpoint, Limits, Tls};
 use etcd_operator_etcd::id::MemberId;
 use etcd_operator_etcd::membership::{self as etcd, Member, Role, Unknown};
@@ -17,11 +22,6 @@ use futures::future::{join, join_all};
 
 use super::secrets::Transport;
 use super::{Connection, no_answer};
-use crate::desired::Desired;
-use crate::observed_state::{
-    CallFailure, Container, Digest, Membership, MembershipFailure, ObservedMember, Ordinal, Pod, QueryResult,
-};
-use crate::persisted_state::PersistedState;
 use crate::reconcile::Deps;
 
 /// How long a member may take to hash its keys; all of a reconcile takes no longer than a minute.

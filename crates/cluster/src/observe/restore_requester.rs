@@ -4,10 +4,10 @@
 use etcd_operator_api::EtcdRestore;
 use etcd_operator_api::contract::{CommitRecord, RestoreIntent};
 use etcd_operator_api::names::ANNOTATION_COMMITTED;
+use etcd_operator_cluster_core::persisted_state::{PersistedState, Phase, Restore};
 use etcd_operator_runtime::apply::Error;
 use etcd_operator_runtime::key::ObjectKey;
 
-use crate::persisted_state::{PersistedState, Phase, Restore};
 use crate::reconcile::Deps;
 
 /// The phases in which an `EtcdRestore` asks for nothing; it says another one before it asks again.

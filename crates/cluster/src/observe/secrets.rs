@@ -1,6 +1,9 @@
 //! The certificates with which the operator shows itself to members, and those that members show: read by name, each time
 //! anew, kept nowhere.
 
+use etcd_operator_cluster_core::build::StoredTemplates;
+use etcd_operator_cluster_core::desired::Desired;
+use etcd_operator_cluster_core::observed_state::ServerCertificateFault;
 use etcd_operator_etcd::client::verify_as_client;
 use etcd_operator_etcd::endpoint::{Identity, Tls};
 use etcd_operator_runtime::apply::Error;
@@ -8,9 +11,6 @@ use etcd_operator_runtime::key::ObjectKey;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 
-use crate::build::StoredTemplates;
-use crate::desired::Desired;
-use crate::observed_state::ServerCertificateFault;
 use crate::reconcile::Deps;
 
 /// The ancestor's names of the files in the operator's Secret.

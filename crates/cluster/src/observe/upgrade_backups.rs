@@ -3,10 +3,10 @@
 use etcd_operator_api::EtcdBackup;
 use etcd_operator_api::condition::{self, ConditionType, Truth};
 use etcd_operator_api::names::ANNOTATION_BACKUP_NOW;
+use etcd_operator_cluster_core::observed_state::{ObservedBackup, RunningBackup};
 use etcd_operator_runtime::key::ObjectKey;
 use kube::ResourceExt as _;
 
-use crate::observed_state::{ObservedBackup, RunningBackup};
 use crate::reconcile::Deps;
 
 /// The task of a run that makes a backup.

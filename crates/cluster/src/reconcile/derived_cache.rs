@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use etcd_operator_api::EtcdCluster;
 use etcd_operator_api::refusal::Refusal;
+use etcd_operator_cluster_core::build::{BuildInputs, StoredTemplates, desired};
+use etcd_operator_cluster_core::desired::Desired;
 use etcd_operator_runtime::key::ObjectKey;
 use k8s_openapi::api::apps::v1::StatefulSet;
 
 use super::objects::DesiredObjects;
-use crate::build::{BuildInputs, StoredTemplates, desired};
-use crate::desired::Desired;
 
 /// What was computed for each cluster, in memory; clones share it.
 #[derive(Clone, Debug, Default)]

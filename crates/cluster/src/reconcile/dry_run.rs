@@ -6,8 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use etcd_operator_api::EtcdCluster;
 use etcd_operator_api::cluster::DefaultRepository;
+use etcd_operator_api::severity::Severity;
+use etcd_operator_cluster_core::build::{self, BuildInputs, OperatorImage};
+use etcd_operator_cluster_core::observed_state::{ObservedCluster, PodAdmission};
+use etcd_operator_cluster_core::plan::{Plan, plan};
 use etcd_operator_runtime::apply::Error as ApplyError;
-use etcd_operator_runtime::events::Severity;
 use etcd_operator_runtime::key::ObjectKey;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
@@ -15,10 +18,7 @@ use k8s_openapi::api::core::v1::Pod;
 use super::Reconciler;
 use super::objects::{self, DesiredObjects};
 use crate::act::Error;
-use crate::build::{self, BuildInputs, OperatorImage};
 use crate::observe::Observation;
-use crate::observed_state::{ObservedCluster, PodAdmission};
-use crate::plan::{Plan, plan};
 
 /// For how long a refusal counts before the API server, and the webhooks that it calls, are asked again.
 const REFUSAL_COUNTS: SignedDuration = SignedDuration::from_secs(30);
@@ -96,7 +96,7 @@ impl Reconciler {
         else {
             return Ok(unchecked);
         };
-        let job = build::image_check_job(&observation.observed.desired.name, &wanted.objects, &build_inputs);
+        let job = build::image_check_job(&observation.observed.desired.name, &wanted.members, &build_inputs);
         if let Some(job) = job {
             observation.observed.image_check = self.check_image(key, cluster, &job).await?;
         }
@@ -144,7 +144,7 @@ impl Reconciler {
         let mut members = observed.members.iter();
         let existing = members.find(|(_, member)| member.pod.is_some());
         let ordinal = existing.map_or(0, |(ordinal, _)| ordinal.get());
-        Some(build::pod_of_set(&wanted.objects.members, uid, ordinal))
+        Some(build::pod_of_set(&wanted.members, uid, ordinal))
     }
 
     /// The objects with the changed pod template, and what they are made of; none if the spec is refused as they are built.

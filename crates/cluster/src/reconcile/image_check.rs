@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use etcd_operator_api::EtcdCluster;
+use etcd_operator_api::severity::Severity;
+use etcd_operator_cluster_core::observed_state::{ImageCheck, read_image_check};
 use etcd_operator_runtime::apply::Error as ApplyError;
-use etcd_operator_runtime::events::Severity;
 use etcd_operator_runtime::key::ObjectKey;
 use jiff::SignedDuration;
 use k8s_openapi::api::batch::v1::Job;
@@ -15,7 +16,6 @@ use k8s_openapi::api::core::v1::Pod;
 use super::Reconciler;
 use crate::act::Error;
 use crate::observe::is_owned;
-use crate::observed_state::{ImageCheck, read_image_check};
 
 /// How old a Job must be that has failed before another one takes its place: the image may have been corrected in the registry.
 const RETRY_AFTER: SignedDuration = SignedDuration::from_mins(1);
@@ -159,7 +159,7 @@ fn from_failure(error: &ApplyError) -> ImageCheck {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observed_state::ImageProblem;
+    use etcd_operator_cluster_core::observed_state::ImageProblem;
 
     #[test]
     fn a_failure_stands_while_the_image_is_tried_again_and_a_skip_until_another_image_comes() {
@@ -188,7 +188,11 @@ mod tests {
         assert_eq!(checks.settle(&key, "b", ImageCheck::Passed), ImageCheck::Passed);
         assert_eq!(checks.settle(&key, "b", running()), running());
         assert_eq!(checks.settle(&key, "b", skipped()), skipped());
-        assert_eq!(checks.skipped(&key, "b"), Some(skipped()), "it is not tried once more");
+        assert_eq!(
+            checks.skipped(&key, "b"),
+            Some(skipped()),
+            "it is not tried once more"
+        );
         assert_eq!(checks.skipped(&key, "c"), None, "another image is");
         checks.forget(&key);
         assert_eq!(checks.skipped(&key, "b"), None);

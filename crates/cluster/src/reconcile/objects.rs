@@ -7,19 +7,23 @@ use std::sync::Arc;
 use etcd_operator_api::EtcdClusterStatus;
 use etcd_operator_api::cluster::DefaultRepository;
 use etcd_operator_api::refusal::Refusal;
-use etcd_operator_runtime::apply::Error;
+use etcd_operator_cluster_core::build::{
+    self, BuildInputs, LiveMetadata, OperatorImage, PendingChange, StateAnnotations,
+};
+use etcd_operator_cluster_core::desired::Desired;
+use etcd_operator_cluster_core::plan::{Plan, TemplateChange};
+use etcd_operator_cluster_core::status::BackupFreshness;
+use etcd_operator_runtime::apply::{Error, Wish};
 use etcd_operator_runtime::drift::APPLIED;
 use etcd_operator_runtime::key::ObjectKey;
-use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Service};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::ResourceExt as _;
 
-use crate::build::{self, BuildInputs, Objects, OperatorImage, PendingChange, StateAnnotations};
-use crate::desired::Desired;
 use crate::observe::{Observation, is_backup_of, is_own_set, is_owned, last_served_template};
-use crate::plan::{Plan, TemplateChange};
 use crate::reconcile::Deps;
 use crate::reconcile::apply_objects::{ApplyError, ObjectWriter, foreign_object_message};
-use crate::status::BackupFreshness;
 
 /// What is said of a volume that does not become what is asked for.
 const CLAIM_FIELDS: &str = "spec.storage.size or spec.pod.labels (a StorageClass without allowVolumeExpansion grows no volume; to take a size back, remove spec.storage.size and set the former one again)";
@@ -28,8 +32,14 @@ const CLAIM_FIELDS: &str = "spec.storage.size or spec.pod.labels (a StorageClass
 #[derive(Debug)]
 pub struct DesiredObjects {
     build_inputs: BuildInputs,
-    /// The objects.
-    pub objects: Objects,
+    headless: Wish<Service>,
+    client: Wish<Service>,
+    /// The StatefulSet of the members.
+    pub members: Wish<StatefulSet>,
+    disruption: Option<Wish<PodDisruptionBudget>>,
+    /// Why the pod template is not the one that is asked for.
+    pub pending: Option<PendingChange>,
+    live_metadata: LiveMetadata,
 }
 
 impl DesiredObjects {
@@ -38,7 +48,12 @@ impl DesiredObjects {
         let objects = build::build(desired, &build_inputs)?;
         Ok(Self {
             build_inputs,
-            objects,
+            headless: objects.headless.into(),
+            client: objects.client.into(),
+            members: objects.members.into(),
+            disruption: objects.disruption.map(Wish::from),
+            pending: objects.pending,
+            live_metadata: objects.live_metadata,
         })
     }
 
@@ -174,10 +189,6 @@ pub async fn apply_all(
     deps: &Deps,
 ) -> Result<ApplyReport, ApplyError> {
     let mut report = ApplyReport::default();
-    let DesiredObjects {
-        build_inputs,
-        objects: wanted,
-    } = wanted;
     report.note(writer.apply(&deps.services, &wanted.headless).await)?;
     let observed_set = observation.set.as_deref();
     report.note(
@@ -196,11 +207,11 @@ pub async fn apply_all(
     }
     report
         .refused
-        .extend(claims(writer, plan, observation, build_inputs, key, deps).await?);
+        .extend(claims(writer, plan, observation, &wanted.build_inputs, key, deps).await?);
     if report.conflicts.is_empty() {
         report
             .refused
-            .extend(pods(writer, wanted, observation, key, deps).await?);
+            .extend(pods(writer, &wanted.live_metadata, observation, key, deps).await?);
     }
     Ok(report)
 }
@@ -231,7 +242,7 @@ fn refusal(done: Result<(), ApplyError>, what: &str) -> Result<Option<String>, A
 /// it was made with them, is not touched.
 async fn pods(
     writer: &ObjectWriter<'_>,
-    wanted: &Objects,
+    wanted: &LiveMetadata,
     observation: &Observation,
     key: &ObjectKey,
     deps: &Deps,
@@ -247,7 +258,7 @@ async fn pods(
         let Some(stored) = stored.filter(|stored| stored.metadata.uid.as_deref() == Some(&pod.uid)) else {
             continue;
         };
-        let live_metadata = wanted.live_metadata_for(&name);
+        let live_metadata = wanted.of_pod(&name);
         let has_all = |wanted: &Option<BTreeMap<String, String>>, present: &BTreeMap<String, String>| {
             wanted
                 .iter()

@@ -3,17 +3,17 @@
 
 use etcd_operator_api::EtcdCluster;
 use etcd_operator_api::refusal::Refusal;
+use etcd_operator_cluster_core::build::to_observe_only;
+use etcd_operator_cluster_core::desired::Desired;
+use etcd_operator_cluster_core::plan::plan;
+use etcd_operator_cluster_core::status::{self, StatusInputs};
 use etcd_operator_runtime::key::ObjectKey;
 use etcd_operator_runtime::queue::Wake;
 
 use super::{Error, Reconciler, objects};
-use crate::build::to_observe_only;
-use crate::desired::Desired;
 use crate::metrics::Sample;
 use crate::observe::last_served_template;
 use crate::observe::observe;
-use crate::plan::plan;
-use crate::status::{self, StatusInputs};
 
 impl Reconciler {
     /// Reports a refused spec. Members that run are observed and left alone.

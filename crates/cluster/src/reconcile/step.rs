@@ -4,7 +4,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use etcd_operator_api::EtcdCluster;
-use etcd_operator_runtime::events::Severity;
+use etcd_operator_api::severity::Severity;
+use etcd_operator_cluster_core::pending_operation::Operation;
+use etcd_operator_cluster_core::plan::{Plan, Reason, Step};
+use etcd_operator_cluster_core::status::StatusInputs;
 use etcd_operator_runtime::key::ObjectKey;
 use etcd_operator_runtime::queue::Wake;
 use jiff::SignedDuration;
@@ -13,9 +16,6 @@ use tracing::{debug, info};
 use super::{RETRY_SOON, Reconciler};
 use crate::act::{self, Error, Outcome};
 use crate::observe::Observation;
-use crate::pending_operation::Operation;
-use crate::plan::{Plan, Reason, Step};
-use crate::status::StatusInputs;
 
 /// For how long an eviction may be refused before that is reported.
 const EVICTION_PATIENCE: SignedDuration = SignedDuration::from_mins(1);

@@ -1,13 +1,11 @@
 //! Reading all keys as they were at a revision, page by page.
 
-use etcd_client::GetOptions;
-use tonic::Code;
-
 use super::Client;
 use super::maintenance::RANGE;
 use crate::error::{Cause, Error};
 use crate::id::Revision;
 use crate::rejection::Rejection;
+use etcd_client::GetOptions;
 
 /// The first key there can be.
 const FIRST: [u8; 1] = [0];
@@ -42,10 +40,7 @@ pub struct Page {
 /// etcd uses that code have texts of their own, and are left as they are.
 fn explain_size(error: Error, bytes: usize) -> Error {
     match error.cause {
-        Cause::Rejected(Rejection::Other {
-            code: Code::OutOfRange,
-            ..
-        }) => Error {
+        Cause::Rejected(Rejection::OutOfRange(_)) => Error {
             cause: Cause::TooLarge(bytes),
             ..error
         },

@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 
 use super::http::{self, VERSION_PATH, Versions};
 use super::tls::TlsFailure;
-use super::{Client, no_connection};
+use super::{Client, answers, no_connection};
 use crate::error::{Cause, Class, Error};
 use crate::id::{MemberId, Revision};
 use crate::status::{Alarm, AlarmKind, KeysHash, Position, Status};
@@ -46,14 +46,14 @@ impl Client {
         let answer = self
             .call(RANGE, kv.get([0], Some(options.with_count_only())))
             .await?;
-        Position::read(answer.header()).map_err(|what| self.malformed(RANGE, what))
+        answers::position(answer.header()).map_err(|what| self.malformed(RANGE, what))
     }
 
     /// What the member says of itself; learners and members without a quorum answer, too.
     pub async fn status(&self) -> Result<Status, Error> {
         let mut maintenance = self.etcd.maintenance_client();
         let answer = self.call(STATUS, maintenance.status()).await?;
-        Status::read(&answer).map_err(|what| self.malformed(STATUS, what))
+        answers::status(&answer).map_err(|what| self.malformed(STATUS, what))
     }
 
     /// The cluster version as this member has it, with patch 0: the minor whose features the members have agreed to use. None
@@ -172,7 +172,7 @@ impl Client {
         let mut maintenance = self.etcd.maintenance_client();
         let hashed = maintenance.hash_kv(at.map_or(0, |revision| revision.0));
         let answer = self.call_within(HASH, hashed, limit).await?;
-        let position = Position::read(answer.header()).map_err(|what| self.malformed(HASH, what))?;
+        let position = answers::position(answer.header()).map_err(|what| self.malformed(HASH, what))?;
         Ok(KeysHash {
             position,
             hash: answer.hash(),
@@ -191,7 +191,7 @@ fn target_of(version: &Version) -> String {
 fn read_alarms(answer: &AlarmResponse) -> BTreeSet<Alarm> {
     let alarms = answer.0.alarms.iter().map(|alarm| Alarm {
         member: MemberId::new(alarm.member_id),
-        kind: AlarmKind::read(alarm.alarm),
+        kind: answers::alarm_kind(alarm.alarm),
     });
     alarms.collect()
 }

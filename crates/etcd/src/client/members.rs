@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use etcd_client::MemberAddOptions;
 
-use super::Client;
+use super::{Client, answers};
 use crate::error::{Cause, Error};
 use crate::id::MemberId;
 use crate::membership::{Listed, Member, Role};
@@ -36,7 +36,7 @@ impl Client {
         let mut cluster = self.etcd.cluster_client();
         let answer = self.call(LIST, cluster.member_list()).await?;
         Ok(Listed {
-            position: Position::read(answer.header()).map_err(|what| self.malformed(LIST, what))?,
+            position: answers::position(answer.header()).map_err(|what| self.malformed(LIST, what))?,
             members: self.read_all(LIST, answer.members())?,
         })
     }
@@ -64,9 +64,9 @@ impl Client {
             .call(ADD, cluster.member_add(texts(urls), Some(options)))
             .await?;
         let malformed = |what: String| self.malformed(ADD, what);
-        let position = Position::read(answer.header()).map_err(malformed)?;
+        let position = answers::position(answer.header()).map_err(malformed)?;
         let member = answer.member().ok_or_else(|| malformed("no member".to_owned()))?;
-        let member = Member::read(member).map_err(malformed)?;
+        let member = answers::member(member).map_err(malformed)?;
         if member.role != role {
             return Err(malformed(format!(
                 "asked for a {role:?}, it is {:?}",
@@ -104,7 +104,7 @@ impl Client {
     }
 
     fn read_all(&self, call: &'static str, members: &[etcd_client::Member]) -> Result<Members, Error> {
-        Member::read_all(members).map_err(|what| self.malformed(call, what))
+        answers::members(members).map_err(|what| self.malformed(call, what))
     }
 
     /// Fails with [`Cause::Unsupported`] if the version that this member runs does not have the feature. `why` says

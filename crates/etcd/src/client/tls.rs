@@ -149,28 +149,24 @@ impl TlsFailure {
             .get_ref()
             .and_then(|error| error.downcast_ref::<rustls::Error>());
         if let Some(tls) = tls {
-            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(TlsError::from(tls));
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(tls_error(tls));
         }
     }
 }
 
-impl From<&rustls::Error> for TlsError {
-    fn from(error: &rustls::Error) -> Self {
-        let fault = match error {
-            rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented => {
-                TlsFault::MemberCertificate
-            }
-            rustls::Error::AlertReceived(alert) if is_about_certificate(*alert) => {
-                TlsFault::ClientCertificate
-            }
-            _ => TlsFault::Handshake,
-        };
-        let text = match error {
-            rustls::Error::AlertReceived(_) => format!("the member refuses the connection: {error}"),
-            _ => error.to_string(),
-        };
-        Self { fault, text }
-    }
+fn tls_error(error: &rustls::Error) -> TlsError {
+    let fault = match error {
+        rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented => {
+            TlsFault::MemberCertificate
+        }
+        rustls::Error::AlertReceived(alert) if is_about_certificate(*alert) => TlsFault::ClientCertificate,
+        _ => TlsFault::Handshake,
+    };
+    let text = match error {
+        rustls::Error::AlertReceived(_) => format!("the member refuses the connection: {error}"),
+        _ => error.to_string(),
+    };
+    TlsError { fault, text }
 }
 
 /// Whether a member sends this alert because of the client certificate, or because there is none.

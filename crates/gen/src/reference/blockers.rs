@@ -1,6 +1,6 @@
 //! The reference page about blockers: the reasons in `status.plan.blockers`.
 
-use etcd_operator_cluster::blocker::BlockerReason;
+use etcd_operator_cluster_core::blocker::BlockerReason;
 
 use super::head;
 use super::table::{code, table};

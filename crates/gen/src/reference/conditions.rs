@@ -115,8 +115,8 @@ mod tests {
 
     #[test]
     fn every_reason_of_a_controller_is_documented_and_no_other() {
-        let decision = include_str!("../../../cluster/src/plan/decision.rs");
-        let rollout = include_str!("../../../cluster/src/status/rollout.rs");
+        let decision = include_str!("../../../cluster-core/src/plan/decision.rs");
+        let rollout = include_str!("../../../cluster-core/src/status/rollout.rs");
         let statuses = [
             include_str!("../../../backup/src/status/conditions.rs"),
             include_str!("../../../backup/src/status/former_locations.rs"),
@@ -125,12 +125,12 @@ mod tests {
                 "fn as_str",
                 "\n}\n",
             ),
-            include_str!("../../../cluster/src/status/conditions.rs"),
+            include_str!("../../../cluster-core/src/status/conditions.rs"),
             between(rollout, "use super::", "pub fn transitions"),
-            include_str!("../../../cluster/src/status/hibernation_exit.rs"),
-            include_str!("../../../cluster/src/status/step_failure.rs"),
-            include_str!("../../../cluster/src/status/backups.rs"),
-            include_str!("../../../cluster/src/build/image.rs"),
+            include_str!("../../../cluster-core/src/status/hibernation_exit.rs"),
+            include_str!("../../../cluster-core/src/status/step_failure.rs"),
+            include_str!("../../../cluster-core/src/status/backups.rs"),
+            include_str!("../../../cluster-core/src/build/image.rs"),
             include_str!("../../../api/src/reference.rs"),
             include_str!("../../../api/src/refusal.rs"),
             between(
@@ -171,9 +171,9 @@ mod tests {
         let steps = include_str!("../../../cluster/src/act.rs").split_once("fn event_reason(");
         let mut given = reason_literals(steps.expect("the source has that line").1);
         given.extend(reason_literals(include_str!(
-            "../../../cluster/src/status/events.rs"
+            "../../../cluster-core/src/status/events.rs"
         )));
-        let rollout = include_str!("../../../cluster/src/status/rollout.rs");
+        let rollout = include_str!("../../../cluster-core/src/status/rollout.rs");
         given.extend(reason_literals(between(
             rollout,
             "pub fn transitions",

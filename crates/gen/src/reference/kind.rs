@@ -3,7 +3,7 @@
 use etcd_operator_api::refusal::Unbuilt;
 use etcd_operator_api::{EtcdBackup, EtcdCluster, EtcdRestore, crd};
 use etcd_operator_backup as backup;
-use etcd_operator_cluster as cluster;
+use etcd_operator_cluster_core::desired;
 use etcd_operator_restore as restore;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, CustomResourceDefinitionVersion,
@@ -36,7 +36,7 @@ const LINKED_FIELDS: &[LinkedField] = &[LinkedField {
 pub(super) fn files() -> Files {
     let [cluster, backup, restore] = crd::all();
     [
-        page::<EtcdCluster>(&cluster, cluster::desired::unimplemented_fields()),
+        page::<EtcdCluster>(&cluster, desired::unimplemented_fields()),
         page::<EtcdBackup>(&backup, backup::desired::unimplemented_fields()),
         page::<EtcdRestore>(&restore, restore::desired::unimplemented_fields()),
     ]
@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(implementation_note("spec.authority", &fields), "");
         assert_eq!(implementation_note("spec.compression", &fields), "only `None`");
         for (kind, unimplemented) in [
-            ("etcdcluster", cluster::desired::unimplemented_fields()),
+            ("etcdcluster", desired::unimplemented_fields()),
             ("etcdbackup", backup::desired::unimplemented_fields()),
             ("etcdrestore", restore::desired::unimplemented_fields()),
         ] {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use etcd_operator_api::contract::{self, JobResult};
 use etcd_operator_api::refusal::bounded;
-use etcd_operator_runtime::unscheduled::unscheduled;
+use etcd_operator_api::unscheduled::unscheduled;
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStateTerminated, Pod};

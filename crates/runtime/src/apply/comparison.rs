@@ -5,12 +5,13 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use etcd_operator_api::hash::{self, Fnv};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::target::{Target, set_metadata};
 use super::{Error, Writable};
-use crate::drift::{self, APPLIED, Fnv};
+use crate::drift::{self, APPLIED};
 use crate::key::ObjectKey;
 
 /// Most objects in the cache. A full cache is emptied, and every object is compared once more.
@@ -46,7 +47,7 @@ pub(super) fn required_apply<K: Writable>(
 pub(super) fn apply_body<K: Writable>(target: &Target, desired: &K) -> Result<Value, Error> {
     let mut body = target.json(desired)?;
     target.trim_for_apply(&mut body)?;
-    let hash = drift::hash(&body);
+    let hash = hash::hash(&body);
     body["metadata"]["annotations"][APPLIED] = Value::String(hash);
     Ok(body)
 }

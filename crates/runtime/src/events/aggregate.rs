@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Notice, Severity};
+use etcd_operator_api::severity::Severity;
+
+use super::Notice;
 
 /// How long after its last occurrence a repeated Event still belongs to the series.
 const SERIES_WINDOW: Duration = Duration::from_mins(6);

@@ -1,0 +1,268 @@
+//! The Job that starts the etcd image of a changed template with `etcd --version`, before any member gets the template. Its pod is
+//! the members' without what makes a member of it: what admits and places those admits and places it.
+
+use etcd_operator_api::hash;
+use etcd_operator_api::names::{APP_IMAGE_CHECK_VALUE, ClusterName, LABEL_APP, LABEL_MANAGED_BY, MANAGED_BY};
+use etcd_operator_etcd_types::version::{Minor, Version};
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::batch::v1::{Job, JobSpec};
+use k8s_openapi::api::core::v1::{
+    Affinity, Container, EmptyDirVolumeSource, PodSpec, PodTemplateSpec, ResourceRequirements, Volume,
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::json;
+
+use super::BuildInputs;
+use super::labels::{ETCD, ETCD_MINOR, INSTALL, Map, owner, string_map};
+use super::template::live_metadata;
+use super::volumes::{self, PROGRAM, TOOLS};
+
+/// The container that runs etcd of the image.
+pub const CHECK: &str = "check";
+
+/// How long the Job may take in all.
+const DEADLINE_SECONDS: i64 = 600;
+/// How long the Job stays after it has ended.
+const TTL_SECONDS: i32 = 600;
+/// At most this much of the cluster's name is in that of the Job, which has at most 63 characters.
+const MAX_NAME_CHARS: usize = 46;
+
+/// The Job for the pod template of this StatefulSet; none if that names no minor version.
+pub fn image_check_job(cluster: &ClusterName, members: &StatefulSet, inputs: &BuildInputs) -> Option<Job> {
+    let template = &members.spec.template;
+    let pod = check_pod(template.spec.clone()?, &inputs.version)?;
+    let own_labels = labels();
+    let annotations = live_metadata(template, &inputs.namespace).annotations;
+    // Another image, version, pull secret or placement is another Job.
+    let hash = hash::hash(&json!({"cluster": cluster.to_string(), "pod": pod, "annotations": annotations}));
+    let prefix: String = cluster.as_str().chars().take(MAX_NAME_CHARS).collect();
+    Some(Job {
+        metadata: ObjectMeta {
+            name: Some(format!("{prefix}-image-{}", &hash[..8])),
+            namespace: Some(inputs.namespace.clone()),
+            labels: Some(own_labels.clone()),
+            owner_references: Some(vec![owner(cluster, &inputs.cluster_uid, true)]),
+            ..ObjectMeta::default()
+        },
+        spec: Some(JobSpec {
+            backoff_limit: Some(0),
+            active_deadline_seconds: Some(DEADLINE_SECONDS),
+            ttl_seconds_after_finished: Some(TTL_SECONDS),
+            template: PodTemplateSpec {
+                metadata: Some(ObjectMeta {
+                    labels: Some(own_labels),
+                    annotations,
+                    ..ObjectMeta::default()
+                }),
+                spec: Some(pod),
+            },
+            ..JobSpec::default()
+        }),
+        status: None,
+    })
+}
+
+/// Labels by which no Service, budget or affinity of members selects the pod.
+fn labels() -> Map {
+    string_map([(LABEL_APP, APP_IMAGE_CHECK_VALUE), (LABEL_MANAGED_BY, MANAGED_BY)])
+}
+
+fn check_pod(members: PodSpec, version: &Version) -> Option<PodSpec> {
+    let minor = Minor::of(version)?;
+    let find = |containers: &[Container], name: &str| containers.iter().find(|c| c.name == name).cloned();
+    let etcd = find(&members.containers, ETCD)?;
+    let install = find(members.init_containers.as_deref().unwrap_or_default(), INSTALL)?;
+    let check = vec![
+        PROGRAM.to_owned(),
+        "check-image".to_owned(),
+        format!("{ETCD_MINOR}{minor}"),
+        "/usr/local/bin/etcd".to_owned(),
+    ];
+    let mut mount = volumes::tools();
+    let install = only(
+        install,
+        ["etcd-operator", "install", TOOLS].map(str::to_owned).to_vec(),
+        mount.clone(),
+    );
+    mount.read_only = Some(true);
+    let etcd = Container {
+        name: CHECK.to_owned(),
+        ..only(etcd, check, mount)
+    };
+    Some(PodSpec {
+        restart_policy: Some("Never".to_owned()),
+        init_containers: Some(vec![install]),
+        containers: vec![etcd],
+        volumes: Some(vec![Volume {
+            name: "tools".to_owned(),
+            empty_dir: Some(EmptyDirVolumeSource::default()),
+            ..Volume::default()
+        }]),
+        affinity: node_affinity(members.affinity.as_ref()),
+        topology_spread_constraints: None,
+        termination_grace_period_seconds: None,
+        ..members
+    })
+}
+
+/// The affinity of members to nodes, without that to one another.
+fn node_affinity(members: Option<&Affinity>) -> Option<Affinity> {
+    let node_affinity = members?.node_affinity.clone()?;
+    Some(Affinity {
+        node_affinity: Some(node_affinity),
+        ..Affinity::default()
+    })
+}
+
+/// A container with another command and one mount, without probes, ports, variables and lifecycle.
+fn only(
+    container: Container,
+    command: Vec<String>,
+    mount: k8s_openapi::api::core::v1::VolumeMount,
+) -> Container {
+    Container {
+        name: container.name,
+        image: container.image,
+        image_pull_policy: container.image_pull_policy,
+        command: Some(command),
+        resources: Some(resources()),
+        volume_mounts: Some(vec![mount]),
+        security_context: container.security_context,
+        termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
+        ..Container::default()
+    }
+}
+
+/// As for the Jobs of backups: limits for the ResourceQuotas that ask for them.
+fn resources() -> ResourceRequirements {
+    let quantities = |cpu: &str, memory: &str| {
+        [("cpu", cpu), ("memory", memory)]
+            .map(|(name, quantity)| (name.to_owned(), Quantity(quantity.to_owned())))
+            .into()
+    };
+    ResourceRequirements {
+        requests: Some(quantities("10m", "32Mi")),
+        limits: Some(quantities("1", "256Mi")),
+        ..ResourceRequirements::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use etcd_operator_api::EtcdCluster;
+    use etcd_operator_api::cluster::DefaultRepository;
+    use etcd_operator_api::names::LABEL_CLUSTER;
+
+    use super::*;
+    use crate::build::{FetchContainer, RestartRequests, StateAnnotations, build, desired};
+
+    /// The Job for a cluster with this image, and what it is made from.
+    fn job_for(image: &str) -> Job {
+        let object: EtcdCluster = serde_json::from_value(json!({
+            "apiVersion": "etcd.database.coreos.com/v1beta2", "kind": "EtcdCluster",
+            "metadata": {"name": "c", "namespace": "ns"},
+            "spec": {
+                "size": 3, "version": "3.6.16", "image": image, "storage": {"size": "1Gi"},
+                "imagePullSecrets": [{"name": "registry"}],
+                "TLS": {"static": {"member": {"peerSecret": "peer", "serverSecret": "server"}, "operatorSecret": "client"}},
+                "pod": {
+                    "nodeSelector": {"disk": "fast"}, "antiAffinity": true,
+                    "tolerations": [{"key": "etcd", "operator": "Exists"}],
+                    "serviceAccountName": "members", "labels": {"team": "a"}, "annotations": {"sidecar": "no"},
+                    "resources": {"requests": {"memory": "8Gi"}},
+                    "etcdEnv": [{"name": "A", "value": "b"}],
+                },
+            },
+        }))
+        .expect("a cluster");
+        let desired = desired(&object).expect("a valid spec");
+        let inputs = BuildInputs {
+            namespace: "ns".to_owned(),
+            cluster_uid: "uid".to_owned(),
+            state_annotations: StateAnnotations {
+                incarnation: 1,
+                cluster_id: None,
+                voters: BTreeSet::new(),
+                members: BTreeMap::new(),
+                restore: None,
+                restored_revision: 0,
+                earlier_restores: Vec::new(),
+                served_spec_hashes: Vec::new(),
+            },
+            replicas: 3,
+            accepts_clients: true,
+            version: "3.6.16".parse().expect("a version"),
+            operator_image: "operator:1".parse().expect("an image"),
+            default_repository: DefaultRepository::default(),
+            budget_voters: 3,
+            stored: None,
+            may_update_template: true,
+            snapshot_count: None,
+            restart: RestartRequests::default(),
+            fetch_container: FetchContainer::Absent,
+            is_restoring: false,
+        };
+        let objects = build(&desired, &inputs).expect("objects");
+        image_check_job(&desired.name, &objects.members, &inputs).expect("a Job")
+    }
+
+    #[test]
+    fn the_pod_of_the_job_is_a_members_without_what_makes_a_member_of_it() {
+        let job = serde_json::to_value(job_for("mirror/etcd:3.6.16")).expect("JSON");
+        let template = &job["spec"]["template"];
+        let spec = &template["spec"];
+        for (field, value) in [
+            ("nodeSelector", json!({"disk": "fast"})),
+            ("serviceAccountName", json!("members")),
+            ("imagePullSecrets", json!([{"name": "registry"}])),
+            ("restartPolicy", json!("Never")),
+            ("automountServiceAccountToken", json!(false)),
+            ("volumes", json!([{"name": "tools", "emptyDir": {}}])),
+        ] {
+            assert_eq!(spec[field], value, "{field}");
+        }
+        assert_eq!(spec["tolerations"][0]["key"], "etcd");
+        assert_eq!(spec["securityContext"]["runAsNonRoot"], true);
+        assert!(spec.get("affinity").is_none() && spec.get("topologySpreadConstraints").is_none());
+        let affinity = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+            {"matchExpressions": [{"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]}]}
+        ]}}, "podAntiAffinity": {}});
+        let members: Affinity = serde_json::from_value(affinity.clone()).expect("an affinity");
+        let kept = serde_json::to_value(node_affinity(Some(&members))).expect("JSON");
+        assert_eq!(kept, json!({"nodeAffinity": affinity["nodeAffinity"]}));
+        let check = &spec["containers"][0];
+        assert_eq!(check["image"], "mirror/etcd:3.6.16");
+        assert_eq!(
+            check["command"],
+            json!([PROGRAM, "check-image", "--etcd-minor=3.6", "/usr/local/bin/etcd"])
+        );
+        assert_eq!(check["securityContext"]["readOnlyRootFilesystem"], true);
+        for container in [check, &spec["initContainers"][0]] {
+            assert_eq!(container["resources"]["requests"]["memory"], "32Mi");
+            assert!(container.get("env").is_none() && container.get("readinessProbe").is_none());
+            assert_eq!(container["volumeMounts"].as_array().map(Vec::len), Some(1));
+        }
+        // Neither members' Services and budget nor their affinity select it.
+        let labels = template["metadata"]["labels"].as_object().expect("labels");
+        assert!(!labels.contains_key(LABEL_CLUSTER) && !labels.contains_key("team"));
+        assert_eq!(template["metadata"]["annotations"], json!({"sidecar": "no"}));
+        assert_eq!(
+            (
+                &job["spec"]["backoffLimit"],
+                &job["spec"]["ttlSecondsAfterFinished"]
+            ),
+            (&json!(0), &json!(600))
+        );
+        assert_eq!(job["metadata"]["ownerReferences"][0]["uid"], "uid");
+    }
+
+    #[test]
+    fn another_image_is_another_job_and_the_same_image_the_same() {
+        let name = |image| job_for(image).metadata.name;
+        assert_eq!(name("mirror/etcd:3.6.16"), name("mirror/etcd:3.6.16"));
+        assert_ne!(name("mirror/etcd:3.6.16"), name("other/etcd:3.6.16"));
+    }
+}
