@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::verifier::MemberVerifier;
+use super::verifier::{self, MemberVerifier};
 use crate::endpoint::{Identity, Tls};
 use crate::error::{Cause, TlsError, TlsFault};
 use crate::url::ClientUrl;
@@ -154,6 +154,9 @@ impl TlsFailure {
     }
 }
 
+/// Why a certificate is not trusted that is a CA.
+const NOT_BUNDLED: &str = "invalid peer certificate: it is a CA, and not itself among the trusted CA certificates (CaUsedAsEndEntity)";
+
 fn tls_error(error: &rustls::Error) -> TlsError {
     let fault = match error {
         rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented => {
@@ -164,6 +167,8 @@ fn tls_error(error: &rustls::Error) -> TlsError {
     };
     let text = match error {
         rustls::Error::AlertReceived(_) => format!("the member refuses the connection: {error}"),
+        // rustls shows the name of the error and its wrappers.
+        _ if verifier::is_about_ca(error) => NOT_BUNDLED.to_owned(),
         _ => error.to_string(),
     };
     TlsError { fault, text }

@@ -104,13 +104,15 @@ pub(super) fn root_store(bundle: &[CertificateDer<'static>]) -> RootCertStore {
 /// Whether webpki found no way to a CA, and nothing else: the certificate is a CA itself, or its issuer is not in the
 /// bundle.
 pub(super) fn is_about_issuer(error: &Error) -> bool {
-    match error {
-        Error::InvalidCertificate(CertificateError::UnknownIssuer) => true,
-        Error::InvalidCertificate(CertificateError::Other(other)) => {
-            other.0.downcast_ref() == Some(&webpki::Error::CaUsedAsEndEntity)
-        }
-        _ => false,
-    }
+    *error == Error::InvalidCertificate(CertificateError::UnknownIssuer) || is_about_ca(error)
+}
+
+/// Whether webpki refuses the certificate because it is a CA.
+pub(super) fn is_about_ca(error: &Error) -> bool {
+    let Error::InvalidCertificate(CertificateError::Other(other)) = error else {
+        return false;
+    };
+    other.0.downcast_ref() == Some(&webpki::Error::CaUsedAsEndEntity)
 }
 
 /// The extension that lists the purposes of a key: 2.5.29.37.

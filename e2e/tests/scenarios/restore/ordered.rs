@@ -80,7 +80,7 @@ pub async fn asked_meanwhile(stage: Arc<Stage>) -> Result<()> {
         backup
             .says("tells that it waits for its cluster", vault::SOON, |status| {
                 let told = condition(status, "Progressing", "False", "WaitsForCluster");
-                told.is_some_and(|told| told.contains("the EtcdCluster c is being restored"))
+                told.is_some_and(|told| told.contains("EtcdCluster c is being restored"))
             })
             .await?;
     }
