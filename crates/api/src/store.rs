@@ -156,7 +156,7 @@ pub struct GcsStore {
     pub ca_secret: Option<String>,
 }
 
-/// Settings of Alibaba Cloud Object Storage Service.
+/// Settings of Alibaba Cloud Object Storage Service. The path is required: validation refuses an object without it.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(

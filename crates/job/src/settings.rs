@@ -128,7 +128,8 @@ pub async fn connect_store_with(
     Ok(connect(&config, secret, &platform(), policy).await?)
 }
 
-/// Reads the encryption keys in a directory: one key per file, whose name is the key ID. No directory means no keys.
+/// Reads the encryption keys in a directory: one key per file, whose name is the key ID. `None` means no keys; a
+/// directory that is missing or empty is a failure.
 pub fn read_keys(directory: Option<&str>) -> Result<KeyRing, Failure> {
     Ok(key_ring(read_key_list(directory)?))
 }

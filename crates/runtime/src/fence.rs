@@ -22,7 +22,8 @@ enum Term {
     Always,
 }
 
-/// Why a write was not sent.
+/// This process is not the leader. From [`Leadership::permit`]: nothing was sent. From [`WritePermit::spend`]: the
+/// write may have happened before leadership ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("this process is not the leader")]
 pub struct NotLeading;

@@ -87,8 +87,8 @@ fn anchor(trigger: &Trigger, history: RunHistory, now: Timestamp) -> Option<Time
         .then_some(last_due)
 }
 
-/// The newest due time up to now that has had no run. `anchor` is the due time of the last run: `None` before the first
-/// one, and if a wrong clock wrote it.
+/// The newest due time up to now that has had no run, however late, and whether or not a run is unfinished. `anchor`
+/// is the due time of the last run: `None` before the first one, and if a wrong clock wrote it.
 fn newest_due(
     trigger: &Trigger,
     history: RunHistory,

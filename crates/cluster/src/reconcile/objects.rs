@@ -310,8 +310,8 @@ fn unused_claims(
     stored.collect()
 }
 
-/// Applies labels, owner and size to claims of members, and to those of `unused_claims`; returns what the API server
-/// refuses of that, which is no error. Any other claim may hold the user's data and is left alone.
+/// Applies labels, owner and size to claims of members, and to those that the function `unused_claims` finds; returns
+/// what the API server refuses of that, which is no error. Any other claim may hold the user's data and is left alone.
 async fn claims(
     writer: &ObjectWriter<'_>,
     plan: &Plan,

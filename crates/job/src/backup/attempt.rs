@@ -293,7 +293,8 @@ impl Attempt<'_> {
         Ok(manifest)
     }
 
-    /// Deletes an object that failed its verification, unless it overwrote another one: then it stays, as it may be usable.
+    /// Deletes an object that failed its verification, and returns the same failure. One that overwrote another object
+    /// stays, as it may be usable, and the failure is the permanent `Unverified` then.
     async fn undo(&self, object: &str, failure: Failure) -> (Failure, Residue) {
         if self.existing != &ExistingObject::WithoutManifest {
             return (failure, self.delete_object(object).await);

@@ -46,7 +46,7 @@ impl Keeper<'_> {
         self.remove(&directories, self.volume.root())
     }
 
-    /// Marks a restored directory as complete, after all of it has been synced, and removes the download.
+    /// Syncs all of a restored directory, then marks it as complete, and then removes the download.
     pub fn mark_prepared(&mut self, prepared: &Prepared) -> Result<(), NotKept> {
         self.settle()?;
         self.sync_all(&self.volume.restored(&prepared.directory))?;

@@ -99,7 +99,8 @@ fn changed_fields(fields: &[(&str, &str)], before: &Value, after: &Value, path: 
     found
 }
 
-/// Refusals for changed metadata: everything but labels and annotations, and of those the operator's keys.
+/// Refusals for what differs between the metadata of the pod before and after a patch: everything but labels and
+/// annotations, and of those the operator's keys.
 fn metadata(before: &Value, after: &Value) -> Vec<Refusal> {
     let entries = |value: &Value| value.as_object().cloned().unwrap_or_default();
     let differ = |before: &Map<String, Value>, after: &Map<String, Value>| -> Vec<String> {

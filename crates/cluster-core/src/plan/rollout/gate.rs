@@ -145,8 +145,8 @@ fn due_backup(view: &ClusterView<'_>, persisted: &PersistedState) -> BackupFirst
     }
 }
 
-/// The snapshot of the log that comes before another minor version, while nothing else keeps the members from it and entries
-/// have to be written for it.
+/// The snapshot of the raft log for which entries have to be written before a newer minor version, while nothing else
+/// keeps the members from that version. `None` does not mean that they may change: `wait_before_next_minor` tells.
 pub fn due_log_snapshot(view: &ClusterView<'_>, persisted: &PersistedState) -> Option<LogSnapshot> {
     let is_due = is_change_wanted(view, persisted)
         && view.observed.wanted.has_slot

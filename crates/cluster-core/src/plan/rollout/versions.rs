@@ -169,7 +169,8 @@ pub fn is_previous_minor(view: &ClusterView<'_>) -> bool {
     is_lower && lowest_member(view).is_some_and(|lowest| wanted < Some(lowest))
 }
 
-/// The lowest minor version that members run, or ran when they were last seen.
+/// The lowest minor version among `member_versions`, where a member that does not answer may count with the newer pod
+/// template. `None` if no version is known, or if one is of a minor version that is not known here.
 fn lowest_member(view: &ClusterView<'_>) -> Option<Minor> {
     let versions = member_versions(view);
     let minors = versions.values().flatten().map(Minor::of);
