@@ -49,7 +49,7 @@ impl StorageType {
     }
 }
 
-/// Settings of Amazon S3 or an S3-compatible store.
+/// Settings of Amazon S3 or an S3-compatible store. The path is required: validation refuses an object without it.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
@@ -101,7 +101,7 @@ pub enum ServerSideEncryption {
     Kms,
 }
 
-/// Settings of Azure Blob Storage.
+/// Settings of Azure Blob Storage. The path is required: validation refuses an object without it.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
@@ -129,7 +129,7 @@ pub struct AbsStore {
     pub ca_secret: Option<String>,
 }
 
-/// Settings of Google Cloud Storage.
+/// Settings of Google Cloud Storage. The path is required: validation refuses an object without it.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(

@@ -75,7 +75,7 @@ impl std::fmt::Debug for Keeper<'_> {
 
 impl<'a> Keeper<'a> {
     /// Changes this volume. `before` is called before each step. If it fails, that step and the rest of the change are
-    /// not done, and the change fails; the next change asks it anew.
+    /// not done, and the change fails; the next change calls it again.
     pub fn new(volume: &'a Volume, before: &'a mut dyn FnMut(&Step) -> io::Result<()>) -> Self {
         Self { volume, before }
     }

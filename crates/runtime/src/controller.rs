@@ -184,8 +184,8 @@ where
     Fut: Future<Output = Result<Wake, E>> + Send + 'static,
     E: Classified + fmt::Display + Send + 'static,
 {
-    /// The loop of a controller whose gates are open. Nothing runs yet, but its heartbeat has begun: unless `run`
-    /// follows within `MAX_SILENCE`, the process counts as hanging.
+    /// The loop of a controller whose gates are open. Nothing runs yet, but its heartbeat has begun: the process counts
+    /// as hanging unless `run` follows within `MAX_SILENCE`.
     fn new(settings: Controller, reconcile: F) -> Self {
         let queue = Queue::new(settings.queue);
         let heartbeat = (settings.liveness).start(format!("the controller {}", settings.name), MAX_SILENCE);

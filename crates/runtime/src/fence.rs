@@ -22,8 +22,8 @@ enum Term {
     Always,
 }
 
-/// This process is not the leader. From [`Leadership::permit`]: nothing was sent. From [`WritePermit::spend`]: the
-/// write may have happened before leadership ended.
+/// This process is not the leader. If [`Leadership::permit`] returns it, nothing was sent. If [`WritePermit::spend`]
+/// does, the write may have happened before leadership ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("this process is not the leader")]
 pub struct NotLeading;

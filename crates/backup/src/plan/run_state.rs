@@ -246,8 +246,8 @@ fn outcome_of(task: Task, outcome: &JobOutcome) -> Outcome {
     }
 }
 
-/// The failure of a run whose Job ended, left no readable result and is not created again, as `is_final` says: reason
-/// and message, as far as the Job, its pods and the run tell them.
+/// The failure of a run whose Job ended, left no readable result and is not created again ([`is_final`]): reason and
+/// message, as far as the Job, its pods and the run tell them.
 fn outcome_without_result(
     observed: &ObservedBackup,
     run: &Run,

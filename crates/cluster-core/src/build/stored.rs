@@ -80,7 +80,7 @@ impl StoredTemplates {
         text(&self.template)
     }
 
-    /// The spec hash that the pod template was made with; `None` if it bears none.
+    /// The spec hash that the pod template was made with; `None` if it has none.
     pub fn spec_hash(&self) -> Option<&str> {
         annotation(&self.template, ANNOTATION_SPEC_HASH)
     }

@@ -274,7 +274,7 @@ fn unready_since(pod: &core::Pod) -> Option<Timestamp> {
 }
 
 /// Since when no node takes a pod, because the node for which its volume was made is gone and no other one reaches the
-/// volume; else `None`. `is_gone` is asked by the name of a node.
+/// volume; else `None`. `is_gone` takes the name of a node.
 fn stranded_since(
     pod: &core::Pod,
     claim: &super::Claim,

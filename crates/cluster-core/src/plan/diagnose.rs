@@ -13,8 +13,8 @@ use crate::observed_state::{
     Unschedulable, WaitingCause, WaitingContainer,
 };
 
-/// The blocker of a member that has not reported an empty disk, or that has started and does not answer: the cause
-/// that [`explain`] finds.
+/// The blocker of a member that is waited for, because its report or its answer is missing: the cause that [`explain`]
+/// finds.
 pub fn member_blocker(view: &ClusterView<'_>, ordinal: Ordinal) -> Blocker {
     Blocker::member(view.observed.name(ordinal), explain(view, ordinal))
 }

@@ -303,7 +303,7 @@ fn await_permitted_members(view: &ClusterView<'_>, operation: Operation) -> Opti
 }
 
 /// The ordinal that a decision without a step waits for, if `other_work` may go on meanwhile: that of a member not
-/// added yet, of one that cannot leave yet, or of a volume whose deletion has begun but that is in use. Else `None`.
+/// added yet, of one that cannot leave yet, or of a volume whose deletion has begun but not ended. Else `None`.
 fn waiting_ordinal(view: &ClusterView<'_>, known: &Known, decision: &FlowDecision) -> Option<Ordinal> {
     let is_being_deleted = |ordinal: Ordinal| {
         let claim = view.observed.member(ordinal).claim.as_ref();

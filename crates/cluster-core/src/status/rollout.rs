@@ -77,7 +77,7 @@ pub fn upgrading(view: &ClusterView<'_>, plan: &Plan) -> Option<Finding> {
 }
 
 /// The reason of the condition Upgrading; of RolledOut, too, while changes are pending and the API server does not
-/// refuse the step. Never asked of a complete rollout.
+/// refuse the step. It is never used for a complete rollout.
 fn reason(rollout: &RolloutState) -> &'static str {
     match rollout {
         RolloutState::Complete | RolloutState::Held | RolloutState::Pending(_) => PENDING,

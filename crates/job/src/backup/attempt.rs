@@ -46,7 +46,7 @@ pub struct Attempt<'a> {
 /// What may remain in the store after a failure. The claim stays as long as something may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Residue {
-    /// Nothing.
+    /// Nothing that needs the claim. With `allow_others` an unverified object that overwrote another one may remain.
     None,
     /// Possibly an object or an upload.
     Possible,
@@ -294,7 +294,7 @@ impl Attempt<'_> {
     }
 
     /// Deletes an object that failed its verification, and returns the same failure. One that overwrote another object
-    /// stays, as it may be usable, and the failure is the permanent `Unverified` then.
+    /// stays, as it may be usable, and the failure becomes the permanent `Unverified`.
     async fn undo(&self, object: &str, failure: Failure) -> (Failure, Residue) {
         if self.existing != &ExistingObject::WithoutManifest {
             return (failure, self.delete_object(object).await);

@@ -103,7 +103,7 @@ async fn run_blocking(
         .map_err(|error| to_failure(&error))
 }
 
-/// The Job's failure for what the volume does not allow: permanent if there is no room, else retriable.
+/// The Job's failure: permanent if the volume has no room, else retriable.
 fn to_failure(error: &NotPossible) -> Failure {
     let message = error.to_string();
     match error {

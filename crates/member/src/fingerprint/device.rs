@@ -106,7 +106,8 @@ fn is_alone(system: &Path, device: &Path, serial: &str) -> bool {
     !others.any(|other| self::serial(&other.path()).as_deref() == Some(serial))
 }
 
-/// The UUID of the btrfs file system on a device, from sysfs, which is at `system`. Others do not show theirs.
+/// The UUID of the btrfs file system on a device, from sysfs, whose root is `system`. Other file systems do not show
+/// theirs.
 fn file_system(system: &Path, name: &str) -> Option<String> {
     let systems = fs::read_dir(system.join("fs/btrfs")).ok()?.flatten();
     let mut own = systems.filter(|entry| entry.path().join("devices").join(name).exists());

@@ -39,7 +39,7 @@ pub enum Introduced<K> {
 /// Why a write did not happen, or may not have happened.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// This process is not the leader, or ceased to be during the call: then the write may have happened.
+    /// This process is not the leader. If leadership ended during the call, the write may have happened.
     #[error("not written: {0}")]
     NotLeading(#[from] NotLeading),
     /// The API server did not answer in time. The write may have happened.

@@ -101,8 +101,8 @@ impl Target {
         Ok(())
     }
 
-    /// The error of a write that is not sent, because the caller's object cannot be written so: it has no name, was
-    /// never read, or cannot be serialized. It is a bug of the caller, never the API server's answer.
+    /// The error of a write that is not sent, because the caller's object cannot be written: it has no name, was never
+    /// read, or cannot be serialized. This is a bug of the caller, never the API server's answer.
     pub(super) fn unwritable_error(&self, why: String) -> Error {
         Error::Unwritable {
             kind: self.kind.clone(),

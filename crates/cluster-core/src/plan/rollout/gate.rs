@@ -145,8 +145,8 @@ fn due_backup(view: &ClusterView<'_>, persisted: &PersistedState) -> BackupFirst
     }
 }
 
-/// The snapshot of the raft log for which entries have to be written before a newer minor version, while nothing else
-/// keeps the members from that version. `None` does not mean that they may change: `wait_before_next_minor` tells.
+/// The snapshot of the raft log that a newer minor version waits for, if it is due and entries have to be written for
+/// it. `None` does not mean that every member has taken it: see `wait_before_next_minor`.
 pub fn due_log_snapshot(view: &ClusterView<'_>, persisted: &PersistedState) -> Option<LogSnapshot> {
     let is_due = is_change_wanted(view, persisted)
         && view.observed.wanted.has_slot

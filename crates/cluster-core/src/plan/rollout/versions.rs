@@ -36,7 +36,7 @@ pub fn told_version<'a>(view: &ClusterView<'a>, ordinal: Ordinal) -> Option<&'a 
     status.or_else(|| observed.recorded_versions.get(&ordinal))
 }
 
-/// The versions that the members told last.
+/// The versions that the members told last; a member that never told one is left out.
 pub fn told_versions<'a>(view: &ClusterView<'a>) -> impl Iterator<Item = &'a Version> + Clone {
     let ordinals = view.observed.persisted.members.keys();
     ordinals.filter_map(|ordinal| told_version(view, *ordinal))
@@ -169,8 +169,8 @@ pub fn is_previous_minor(view: &ClusterView<'_>) -> bool {
     is_lower && lowest_member(view).is_some_and(|lowest| wanted < Some(lowest))
 }
 
-/// The lowest minor version among `member_versions`, where a member that does not answer may count with the newer pod
-/// template. `None` if no version is known, or if one is of a minor version that is not known here.
+/// The lowest minor version in [`member_versions`], where a silent member may count with the newer pod template. `None`
+/// if no version is known, or if one of them is of a minor version that the operator does not know.
 fn lowest_member(view: &ClusterView<'_>) -> Option<Minor> {
     let versions = member_versions(view);
     let minors = versions.values().flatten().map(Minor::of);
