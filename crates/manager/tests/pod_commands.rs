@@ -10,7 +10,7 @@ const PROGRAM: &str = "etcd-operator";
 
 /// The StatefulSets in the golden files of the cluster controller.
 fn sets() -> Vec<(String, Value)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cluster/tests/canonical");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cluster-core/tests/canonical");
     let entries = std::fs::read_dir(&folder).expect("the folder is there");
     let files = entries.map(|entry| entry.expect("an entry").path());
     let files = files.filter(|path| path.extension().is_some_and(|end| end == "json"));
