@@ -54,6 +54,8 @@ pub const ANNOTATION_APPLIED: &str = "etcd.database.coreos.com/applied";
 
 /// Annotation on an `EtcdBackup`: each new value triggers one backup outside the schedule.
 pub const ANNOTATION_BACKUP_NOW: &str = "etcd.database.coreos.com/backup-now";
+/// Annotation of the Job that tries an etcd image: the hash of its pod.
+pub const ANNOTATION_IMAGE_CHECK: &str = "etcd.database.coreos.com/image-check";
 /// The value of [`LABEL_APP`] on backup Jobs and their pods. No Service or PodDisruptionBudget of a cluster selects it.
 pub const APP_BACKUP_VALUE: &str = "etcd-backup";
 /// Label on Jobs and their pods with the name of the `EtcdBackup`.

@@ -2,7 +2,9 @@
 //! the members' without what makes a member of it: what admits and places those admits and places it.
 
 use etcd_operator_api::hash;
-use etcd_operator_api::names::{APP_IMAGE_CHECK_VALUE, ClusterName, LABEL_APP, LABEL_MANAGED_BY, MANAGED_BY};
+use etcd_operator_api::names::{
+    ANNOTATION_IMAGE_CHECK, APP_IMAGE_CHECK_VALUE, ClusterName, LABEL_APP, LABEL_MANAGED_BY, MANAGED_BY,
+};
 use etcd_operator_etcd_types::version::{Minor, Version};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::batch::v1::{Job, JobSpec};
@@ -13,40 +15,49 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::json;
 
-use super::BuildInputs;
-use super::labels::{ETCD, ETCD_MINOR, INSTALL, Map, owner, string_map};
+use super::labels::{ETCD, ETCD_MINOR, INSTALL, Map, string_map};
 use super::template::live_metadata;
 use super::volumes::{self, PROGRAM, TOOLS};
 
 /// The container that runs etcd of the image.
 pub const CHECK: &str = "check";
 
-/// How long the Job may take in all.
-const DEADLINE_SECONDS: i64 = 600;
+/// After what time a Job that nobody asks for any more is stopped.
+const DEADLINE_SECONDS: i64 = 3600;
 /// How long the Job stays after it has ended.
 const TTL_SECONDS: i32 = 600;
+/// How many pods, or starts of the container, may fail: more than there is time for.
+const MAX_FAILURES: i32 = 1000;
 /// At most this much of the cluster's name is in that of the Job, which has at most 63 characters.
 const MAX_NAME_CHARS: usize = 46;
 
 /// The Job for the pod template of this StatefulSet; none if that names no minor version.
-pub fn image_check_job(cluster: &ClusterName, members: &StatefulSet, inputs: &BuildInputs) -> Option<Job> {
+///
+/// Kubernetes keeps trying, with growing pauses, so that the pod tells at any time what is known of the image. A cluster has one such
+/// Job, whose annotation tells what it is for.
+pub fn image_check_job(cluster: &ClusterName, members: &StatefulSet, version: &Version) -> Option<Job> {
     let template = &members.spec.template;
-    let pod = check_pod(template.spec.clone()?, &inputs.version)?;
+    let namespace = members.metadata.namespace.clone()?;
+    let pod = check_pod(template.spec.clone()?, version)?;
     let own_labels = labels();
-    let annotations = live_metadata(template, &inputs.namespace).annotations;
+    let annotations = live_metadata(template, &namespace).annotations;
     // Another image, version, pull secret or placement is another Job.
-    let hash = hash::hash(&json!({"cluster": cluster.to_string(), "pod": pod, "annotations": annotations}));
+    let content = hash::hash(&json!({"pod": pod, "annotations": annotations}));
     let prefix: String = cluster.as_str().chars().take(MAX_NAME_CHARS).collect();
     Some(Job {
         metadata: ObjectMeta {
-            name: Some(format!("{prefix}-image-{}", &hash[..8])),
-            namespace: Some(inputs.namespace.clone()),
+            name: Some(format!(
+                "{prefix}-image-{}",
+                &hash::hash(&json!(cluster.as_str()))[..8]
+            )),
+            namespace: Some(namespace),
             labels: Some(own_labels.clone()),
-            owner_references: Some(vec![owner(cluster, &inputs.cluster_uid, true)]),
+            annotations: Some(string_map([(ANNOTATION_IMAGE_CHECK, &*content)])),
+            owner_references: members.metadata.owner_references.clone(),
             ..ObjectMeta::default()
         },
         spec: Some(JobSpec {
-            backoff_limit: Some(0),
+            backoff_limit: Some(MAX_FAILURES),
             active_deadline_seconds: Some(DEADLINE_SECONDS),
             ttl_seconds_after_finished: Some(TTL_SECONDS),
             template: PodTemplateSpec {
@@ -91,7 +102,7 @@ fn check_pod(members: PodSpec, version: &Version) -> Option<PodSpec> {
         ..only(etcd, check, mount)
     };
     Some(PodSpec {
-        restart_policy: Some("Never".to_owned()),
+        restart_policy: Some("OnFailure".to_owned()),
         init_containers: Some(vec![install]),
         containers: vec![etcd],
         volumes: Some(vec![Volume {
@@ -157,7 +168,7 @@ mod tests {
     use etcd_operator_api::names::LABEL_CLUSTER;
 
     use super::*;
-    use crate::build::{FetchContainer, RestartRequests, StateAnnotations, build, desired};
+    use crate::build::{BuildInputs, FetchContainer, RestartRequests, StateAnnotations, build, desired};
 
     /// The Job for a cluster with this image, and what it is made from.
     fn job_for(image: &str) -> Job {
@@ -206,7 +217,7 @@ mod tests {
             is_restoring: false,
         };
         let objects = build(&desired, &inputs).expect("objects");
-        image_check_job(&desired.name, &objects.members, &inputs).expect("a Job")
+        image_check_job(&desired.name, &objects.members, &inputs.version).expect("a Job")
     }
 
     #[test]
@@ -218,7 +229,7 @@ mod tests {
             ("nodeSelector", json!({"disk": "fast"})),
             ("serviceAccountName", json!("members")),
             ("imagePullSecrets", json!([{"name": "registry"}])),
-            ("restartPolicy", json!("Never")),
+            ("restartPolicy", json!("OnFailure")),
             ("automountServiceAccountToken", json!(false)),
             ("volumes", json!([{"name": "tools", "emptyDir": {}}])),
         ] {
@@ -251,18 +262,21 @@ mod tests {
         assert_eq!(template["metadata"]["annotations"], json!({"sidecar": "no"}));
         assert_eq!(
             (
-                &job["spec"]["backoffLimit"],
+                &job["spec"]["activeDeadlineSeconds"],
                 &job["spec"]["ttlSecondsAfterFinished"]
             ),
-            (&json!(0), &json!(600))
+            (&json!(3600), &json!(600))
         );
         assert_eq!(job["metadata"]["ownerReferences"][0]["uid"], "uid");
     }
 
     #[test]
-    fn another_image_is_another_job_and_the_same_image_the_same() {
-        let name = |image| job_for(image).metadata.name;
-        assert_eq!(name("mirror/etcd:3.6.16"), name("mirror/etcd:3.6.16"));
-        assert_ne!(name("mirror/etcd:3.6.16"), name("other/etcd:3.6.16"));
+    fn another_image_is_another_job_of_the_same_name() {
+        let metadata = |image| job_for(image).metadata;
+        let [first, again, other] =
+            ["mirror/etcd:3.6.16", "mirror/etcd:3.6.16", "other/etcd:3.6.16"].map(metadata);
+        assert_eq!(first, again);
+        assert_eq!(first.name, other.name);
+        assert_ne!(first.annotations, other.annotations);
     }
 }

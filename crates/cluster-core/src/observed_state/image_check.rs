@@ -11,9 +11,9 @@ use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Pod}
 
 use super::container_log::most_telling_line;
 use super::start_delay::StartDelay;
-use crate::build::CHECK;
+use crate::build::{CHECK, INSTALL};
 
-/// How long the Job may have no pod, or its pod no node, before the check is skipped.
+/// How long the Job may have no pod, or its pod no node, before the check is skipped. How long a pod usually takes at most.
 const HELD_UP_FOR: SignedDuration = SignedDuration::from_mins(2);
 /// How soon a Job usually has a pod, and that a node.
 const USUALLY_WITHIN: SignedDuration = SignedDuration::from_secs(10);
@@ -72,8 +72,9 @@ impl fmt::Display for ImageProblem {
     }
 }
 
-/// What the Job says. `None` if it ended without saying anything about the image, for example because its pod was evicted: it has
-/// to run once more.
+/// What the Job says. `None` if it was stopped after its deadline: another one has to take its place.
+///
+/// The check is skipped only if the Job never had a pod that could be started: what an earlier pod has found may be forgotten.
 pub fn read_image_check(job: &Job, pods: &[Pod], now: Timestamp) -> Option<ImageCheck> {
     if has_ended(job, "Complete") {
         return Some(ImageCheck::Passed);
@@ -83,21 +84,16 @@ pub fn read_image_check(job: &Job, pods: &[Pod], now: Timestamp) -> Option<Image
     if pod.is_some_and(has_passed) {
         return Some(ImageCheck::Passed);
     }
-    if let Some(problem) = pod.and_then(problem) {
-        return Some(ImageCheck::Failed(problem));
-    }
-    if has_exceeded_deadline(job) {
-        let name = job.metadata.name.as_deref().unwrap_or_default();
-        let why = format!("Job {name} did not end in time, as on a node that does not start its pod");
-        return Some(ImageCheck::Skipped { why });
-    }
     if has_ended(job, "Failed") {
         return None;
     }
+    let waits = |why: String| ImageCheck::Running { waits: Some(why) };
     let created = job.metadata.creation_timestamp.as_ref();
     let age = created.map_or(SignedDuration::ZERO, |created| now.duration_since(created.0));
+    let failed_pods = job.status.as_ref().and_then(|status| status.failed);
+    let is_first = failed_pods.unwrap_or_default() == 0;
     let held_up = |why: String| {
-        if age >= HELD_UP_FOR {
+        if age >= HELD_UP_FOR && is_first {
             return ImageCheck::Skipped { why };
         }
         ImageCheck::Running {
@@ -110,21 +106,30 @@ pub fn read_image_check(job: &Job, pods: &[Pod], now: Timestamp) -> Option<Image
             "Job {name} has no pod, see kubectl describe job {name}"
         )));
     };
+    let name = pod.metadata.name.as_deref().unwrap_or_default();
+    if let Some(reason) = stopped(pod) {
+        return Some(waits(format!(
+            "its pod {name} was stopped ({reason}), another one follows"
+        )));
+    }
+    if let Some(problem) = problem(pod) {
+        return Some(ImageCheck::Failed(problem));
+    }
     if let Some(unscheduled) = unscheduled(pod) {
         let words = unscheduled.message.unwrap_or_default();
         return Some(held_up(shorten(&format!("no node takes its pod: {words}"))));
     }
-    Some(ImageCheck::Running { waits: None })
+    Some(if age >= HELD_UP_FOR {
+        waits(format!(
+            "its pod {name} has not ended, see kubectl describe pod {name}"
+        ))
+    } else {
+        ImageCheck::Running { waits: None }
+    })
 }
 
 fn has_ended(job: &Job, type_: &str) -> bool {
     conditions(job).any(|condition| condition.type_ == type_)
-}
-
-fn has_exceeded_deadline(job: &Job) -> bool {
-    conditions(job).any(|condition| {
-        condition.type_ == "Failed" && condition.reason.as_deref() == Some("DeadlineExceeded")
-    })
 }
 
 /// The conditions of a Job that are true.
@@ -157,34 +162,52 @@ fn has_passed(pod: &Pod) -> bool {
     ended.any(|ended| ended.exit_code == 0)
 }
 
-/// What the pod says against the image; none of a pod that was stopped from outside.
-fn problem(pod: &Pod) -> Option<ImageProblem> {
-    let status = pod.status.as_ref()?;
-    let mut conditions = status.conditions.iter().flatten();
-    let is_disrupted =
-        conditions.any(|condition| condition.type_ == "DisruptionTarget" && condition.status == "True");
-    if pod.metadata.deletion_timestamp.is_some() || is_disrupted || status.reason.is_some() {
-        return None;
+/// Why a pod was stopped from outside, or never accepted by the kubelet. Its containers say nothing about the image then.
+fn stopped(pod: &Pod) -> Option<&str> {
+    if pod.metadata.deletion_timestamp.is_some() {
+        return Some("deleted");
     }
-    let install = status.init_container_statuses.iter().flatten();
-    let install = install.filter_map(|container| not_started(container, Some(&container.name)));
-    let check = status.container_statuses.iter().flatten();
-    let check = check.filter(|container| container.name == CHECK);
-    let check = check.filter_map(|container| not_started(container, None).or_else(|| not_running(container)));
-    install.chain(check).next()
+    let status = pod.status.as_ref()?;
+    if let Some(reason) = status.reason.as_deref() {
+        return Some(reason);
+    }
+    let mut conditions = status.conditions.iter().flatten();
+    let disrupted =
+        conditions.find(|condition| condition.type_ == "DisruptionTarget" && condition.status == "True")?;
+    Some(disrupted.reason.as_deref().unwrap_or("disrupted"))
 }
 
-/// A container that the kubelet does not start; one before etcd's must end well.
+/// What the pod says against the image. Containers that others have added say nothing about it.
+fn problem(pod: &Pod) -> Option<ImageProblem> {
+    let status = pod.status.as_ref()?;
+    let mut install = status.init_container_statuses.iter().flatten();
+    let install = install.find(|container| container.name == INSTALL);
+    let mut check = status.container_statuses.iter().flatten();
+    let check = check.find(|container| container.name == CHECK);
+    install
+        .and_then(|install| not_installed(install).or_else(|| not_started(install, Some(INSTALL))))
+        .or_else(|| check.and_then(|check| not_running(check).or_else(|| not_started(check, None))))
+}
+
+/// How a container ended that failed, the last time if it is started again.
+fn failure(container: &ContainerStatus) -> Option<&ContainerStateTerminated> {
+    let states = [&container.state, &container.last_state];
+    let mut ends = states
+        .into_iter()
+        .flatten()
+        .filter_map(|state| state.terminated.as_ref());
+    ends.next().filter(|ended| ended.exit_code != 0)
+}
+
+/// Why the operator's program, which runs the check, could not be brought into the pod.
+fn not_installed(install: &ContainerStatus) -> Option<ImageProblem> {
+    let text = format!("its init container {INSTALL} {}", end(failure(install)?));
+    Some(ImageProblem::NotStarted { text })
+}
+
+/// A container that the kubelet does not start.
 fn not_started(container: &ContainerStatus, init: Option<&str>) -> Option<ImageProblem> {
-    let state = container.state.as_ref()?;
-    if let (Some(name), Some(ended)) = (
-        init,
-        state.terminated.as_ref().filter(|ended| ended.exit_code != 0),
-    ) {
-        let text = format!("its init container {name} {}", end(ended));
-        return Some(ImageProblem::NotStarted { text });
-    }
-    let waiting = state.waiting.as_ref()?;
+    let waiting = container.state.as_ref()?.waiting.as_ref()?;
     let reason = waiting
         .reason
         .as_deref()
@@ -196,11 +219,8 @@ fn not_started(container: &ContainerStatus, init: Option<&str>) -> Option<ImageP
 }
 
 /// How the check ended, if it failed.
-fn not_running(container: &ContainerStatus) -> Option<ImageProblem> {
-    let ended = container.state.as_ref()?.terminated.as_ref()?;
-    if ended.exit_code == 0 {
-        return None;
-    }
+fn not_running(check: &ContainerStatus) -> Option<ImageProblem> {
+    let ended = failure(check)?;
     let message = ended.message.as_deref().unwrap_or_default();
     let result = contract::read::<JobResult>(message.as_bytes()).map(|result| result.outcome);
     Some(match result {
@@ -315,28 +335,17 @@ mod tests {
     fn an_image_that_cannot_be_pulled_has_another_version_or_does_not_run_fails() {
         let pulls =
             json!({"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling image \"i\""}});
-        assert_eq!(
-            says(5, &checking(&pulls)),
-            Some(ImageCheck::Failed(ImageProblem::NotStarted {
-                text: "ImagePullBackOff: Back-off pulling image \"i\"".to_owned()
-            }))
-        );
-        let init = json!({"initContainerStatuses": container("install", &pulls),
-            "containerStatuses": container(CHECK, &json!({"waiting": {"reason": "PodInitializing"}}))});
-        let Some(ImageCheck::Failed(problem)) = says(5, &init) else {
-            panic!("not told");
-        };
-        assert!(
-            problem.to_string().contains("init container install"),
-            "{problem}"
-        );
+        let not_pulled = Some(ImageCheck::Failed(ImageProblem::NotStarted {
+            text: "ImagePullBackOff: Back-off pulling image \"i\"".to_owned(),
+        }));
+        for seconds in [5, 1000] {
+            assert_eq!(says(seconds, &checking(&pulls)), not_pulled);
+        }
         let lies = failed_with(IMAGE_VERSION_DIFFERS, "it holds etcd 3.7.0");
-        assert_eq!(
-            says(5, &checking(&ended(1, &lies))),
-            Some(ImageCheck::Failed(ImageProblem::VersionDiffers {
-                text: "it holds etcd 3.7.0".to_owned()
-            }))
-        );
+        let differs = Some(ImageCheck::Failed(ImageProblem::VersionDiffers {
+            text: "it holds etcd 3.7.0".to_owned(),
+        }));
+        assert_eq!(says(5, &checking(&ended(1, &lies))), differs);
         for message in [
             failed_with("NotRunning", "it is not there"),
             "exec format error".to_owned(),
@@ -350,16 +359,79 @@ mod tests {
     }
 
     #[test]
+    fn an_image_that_has_failed_is_bad_while_it_is_started_again_and_good_once_it_runs() {
+        let lies = failed_with(IMAGE_VERSION_DIFFERS, "it holds etcd 3.7.0");
+        let again = |state: Value| {
+            let mut status = checking(&state);
+            status["containerStatuses"][0]["lastState"] = ended(1, &lies);
+            says(1000, &status)
+        };
+        let back_off = json!({"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}});
+        for state in [back_off, json!({"running": {}}), ended(1, &lies)] {
+            let found = again(state);
+            assert!(
+                matches!(
+                    found,
+                    Some(ImageCheck::Failed(ImageProblem::VersionDiffers { .. }))
+                ),
+                "{found:?}"
+            );
+        }
+        assert_eq!(again(ended(0, "")), Some(ImageCheck::Passed));
+    }
+
+    #[test]
+    fn the_operators_program_has_to_be_there_and_containers_of_others_do_not_count() {
+        let before = |name: &str, state: &Value| {
+            json!({"initContainerStatuses": container(name, state),
+                "containerStatuses": container(CHECK, &json!({"waiting": {"reason": "PodInitializing"}}))})
+        };
+        let pulls =
+            json!({"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling image \"i\""}});
+        for state in [pulls.clone(), ended(1, "no space left on device")] {
+            let Some(ImageCheck::Failed(problem)) = says(5, &before(INSTALL, &state)) else {
+                panic!("{state}: not told");
+            };
+            assert!(
+                problem.to_string().contains("init container install"),
+                "{problem}"
+            );
+            let injected = before("mesh", &state);
+            assert_eq!(says(5, &injected), Some(ImageCheck::Running { waits: None }));
+            let Some(ImageCheck::Running { waits: Some(why) }) = says(1000, &injected) else {
+                panic!("{state}: neither bad nor skipped, but told");
+            };
+            assert!(why.contains("kubectl describe pod c-image-1-x"), "{why}");
+        }
+    }
+
+    #[test]
     fn what_stops_the_pod_from_outside_says_nothing_about_the_image() {
         let mut evicted = checking(&ended(137, ""));
         evicted["reason"] = json!("Evicted");
-        let failed = json!([{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}]);
-        let again = read_image_check(&job(5, &failed), &[pod("job", &evicted)], now());
-        assert_eq!(again, None);
-        // A pod that was deleted, and one of an earlier Job of this name.
-        assert_eq!(read_image_check(&job(5, &failed), &[], now()), None);
-        let earlier = pod("earlier", &checking(&ended(1, "")));
-        assert_eq!(read_image_check(&job(5, &failed), &[earlier], now()), None);
+        let mut drained = checking(&ended(137, ""));
+        drained["conditions"] = json!([
+            {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
+        ]);
+        let rejected = json!({"phase": "Failed", "reason": "OutOfcpu"});
+        for (status, reason) in [
+            (evicted, "Evicted"),
+            (drained, "EvictionByEvictionAPI"),
+            (rejected, "OutOfcpu"),
+        ] {
+            let Some(ImageCheck::Running { waits: Some(why) }) = says(1000, &status) else {
+                panic!("{reason}");
+            };
+            assert!(why.contains(reason), "{why}");
+        }
+        // A Job that was stopped after its deadline, whatever its pod says, and a pod of an earlier Job of this name.
+        let failed = json!([{"type": "Failed", "status": "True", "reason": "DeadlineExceeded"}]);
+        for pods in [vec![], vec![pod("job", &checking(&ended(1, "")))]] {
+            assert_eq!(read_image_check(&job(3600, &failed), &pods, now()), None);
+        }
+        let earlier = pod("earlier", &checking(&ended(0, "")));
+        let found = read_image_check(&job(5, &json!([])), &[earlier], now());
+        assert_eq!(found, Some(ImageCheck::Running { waits: None }));
     }
 
     #[test]
@@ -375,11 +447,29 @@ mod tests {
             panic!("not skipped");
         };
         assert!(why.contains("3 Insufficient cpu"), "{why}");
-        // A node pulls the image for as long as it takes.
-        let pulls = checking(&json!({"waiting": {"reason": "ContainerCreating"}}));
-        assert_eq!(says(500, &pulls), Some(ImageCheck::Running { waits: None }));
-        let late = json!([{"type": "Failed", "status": "True", "reason": "DeadlineExceeded"}]);
-        let found = read_image_check(&job(600, &late), &[], now());
-        assert!(matches!(found, Some(ImageCheck::Skipped { .. })), "{found:?}");
+    }
+
+    #[test]
+    fn nothing_is_skipped_that_an_earlier_pod_may_have_found_bad() {
+        let mut again = job(500, &json!([]));
+        again.status.get_or_insert_default().failed = Some(1);
+        for pods in [vec![], vec![pod("job", &unscheduled_pod())]] {
+            let found = read_image_check(&again, &pods, now());
+            assert!(
+                matches!(found, Some(ImageCheck::Running { waits: Some(_) })),
+                "{found:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_node_that_takes_long_is_told_and_nothing_is_skipped() {
+        let creates = checking(&json!({"waiting": {"reason": "ContainerCreating"}}));
+        assert_eq!(says(119, &creates), Some(ImageCheck::Running { waits: None }));
+        let late = says(500, &creates);
+        assert!(
+            matches!(late, Some(ImageCheck::Running { waits: Some(_) })),
+            "{late:?}"
+        );
     }
 }

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use etcd_operator_api::EtcdCluster;
-use etcd_operator_api::cluster::DefaultRepository;
 use etcd_operator_api::severity::Severity;
 use etcd_operator_cluster_core::build::{self, BuildInputs, OperatorImage};
 use etcd_operator_cluster_core::observed_state::{ObservedCluster, PodAdmission};
-use etcd_operator_cluster_core::plan::{Plan, plan};
+use etcd_operator_cluster_core::plan::{ClusterView, Plan, changes_image, plan};
+use etcd_operator_etcd::version::Version;
 use etcd_operator_runtime::apply::Error as ApplyError;
 use etcd_operator_runtime::key::ObjectKey;
 use jiff::{SignedDuration, Timestamp};
@@ -87,17 +87,17 @@ impl Reconciler {
     ) -> Result<Plan, Error> {
         let unchecked = self.plan_with_dry_run(key, cluster, observation, image).await?;
         if !unchecked.needs_image_check {
-            self.image_checks.forget(key);
+            if !changes_image(&ClusterView::new(&observation.observed)) {
+                self.end_image_check(key, cluster).await?;
+            }
             return Ok(unchecked);
         }
-        let images = (image, &self.deps.default_repository);
-        let Some((wanted, build_inputs)) =
-            self.changed_objects(key, cluster, observation, &unchecked, images)
+        let Some((wanted, version)) = self.changed_objects(key, cluster, observation, &unchecked, image)
         else {
             return Ok(unchecked);
         };
-        let job = build::image_check_job(&observation.observed.desired.name, &wanted.members, &build_inputs);
-        if let Some(job) = job {
+        let name = &observation.observed.desired.name;
+        if let Some(job) = build::image_check_job(name, &wanted.members, &version) {
             observation.observed.image_check = self.check_image(key, cluster, &job).await?;
         }
         Ok(plan(&observation.observed))
@@ -138,8 +138,7 @@ impl Reconciler {
         image: &OperatorImage,
     ) -> Option<Pod> {
         let observed = &observation.observed;
-        let images = (image, &self.deps.default_repository);
-        let (wanted, _) = self.changed_objects(key, cluster, observation, plan, images)?;
+        let (wanted, _) = self.changed_objects(key, cluster, observation, plan, image)?;
         let uid = observation.set.as_ref()?.metadata.uid.as_deref()?;
         let mut members = observed.members.iter();
         let existing = members.find(|(_, member)| member.pod.is_some());
@@ -147,23 +146,25 @@ impl Reconciler {
         Some(build::pod_of_set(&wanted.members, uid, ordinal))
     }
 
-    /// The objects with the changed pod template, and what they are made of; none if the spec is refused as they are built.
+    /// The objects with the changed pod template, and its version; none if the spec is refused as they are built.
     fn changed_objects(
         &self,
         key: &ObjectKey,
         cluster: &EtcdCluster,
         observation: &Observation,
         plan: &Plan,
-        images: (&OperatorImage, &DefaultRepository),
-    ) -> Option<(Arc<DesiredObjects>, BuildInputs)> {
+        image: &OperatorImage,
+    ) -> Option<(Arc<DesiredObjects>, Version)> {
+        let images = (image, &self.deps.default_repository);
         let build_inputs = objects::build_inputs(plan, observation, cluster.status.as_ref(), images)?;
         let build_inputs = BuildInputs {
             may_update_template: true,
             ..build_inputs
         };
+        let version = build_inputs.version.clone();
         let desired = &observation.observed.desired;
-        let wanted = self.derived.wanted(key, desired, build_inputs.clone()).ok()?;
-        Some((wanted, build_inputs))
+        let wanted = self.derived.wanted(key, desired, build_inputs).ok()?;
+        Some((wanted, version))
     }
 
     /// Asks the API server in a dry run. An error only if this process is not the leader or the pod cannot be sent; any

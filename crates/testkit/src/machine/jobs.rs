@@ -1,5 +1,5 @@
 //! Jobs that try an image: their controller, and what a kubelet makes of their pods. Only what the operator's Jobs ask for is modelled:
-//! one pod, no second attempt.
+//! one pod at a time, whose container is started until it succeeds.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,6 +25,8 @@ const TRYING: (Duration, Duration) = (Duration::from_millis(500), Duration::from
 pub(crate) struct Jobs {
     /// When what belongs to a Job happens, by the UID of the Job or pod.
     pub(crate) tried: BTreeMap<String, Instant>,
+    /// How many pods a Job has had, by its UID.
+    pub(crate) pods: BTreeMap<String, u32>,
     /// The registry has got what it lacked.
     pub(crate) has_missing_images: bool,
     /// A quota refuses the pods of Jobs.
@@ -70,18 +72,35 @@ fn one(
             is_at_once: false,
         });
     }
-    let is_own = |pod: &&Arc<Stored>| {
+    let is_live = |pod: &&Arc<Stored>| {
         let owners = pod["metadata"]["ownerReferences"].as_array();
-        owners.into_iter().flatten().any(|owner| owner["uid"] == uid(job))
+        let is_own = owners.into_iter().flatten().any(|owner| owner["uid"] == uid(job));
+        is_own && !is_ending(pod) && text(pod, "/status/phase") != "Failed"
     };
-    let Some(pod) = objects.pods.iter().find(is_own) else {
-        if state.jobs.tried.contains_key(&format!("pod of {}", uid(job))) {
-            return Some(ends(machine, job, "Failed"));
+    let pod = objects.pods.iter().find(is_live);
+    let lasts = Duration::from_secs(job["spec"]["activeDeadlineSeconds"].as_u64()?);
+    let deadline = at(state, &format!("deadline of {}", uid(job)), lasts);
+    if is_due(deadline, due) {
+        return Some(match pod {
+            Some(pod) => Write::Delete {
+                kind: Kind::Pod,
+                namespace: namespace(pod).to_owned(),
+                name: name(pod).to_owned(),
+                uid: uid(pod).to_owned(),
+                is_at_once: false,
+            },
+            None => ends(machine, job, "Failed"),
+        });
+    }
+    let Some(pod) = pod else {
+        let had = state.jobs.pods.get(uid(job)).copied().unwrap_or_default();
+        if job["status"]["failed"].as_u64().unwrap_or_default() != u64::from(had) {
+            return Some(patch_status(job, &json!({"failed": had})));
         }
         if state.jobs.refuses_pods {
             return None;
         }
-        at(state, &format!("pod of {}", uid(job)), Duration::ZERO);
+        state.jobs.pods.insert(uid(job).to_owned(), had + 1);
         return Some(Write::Create {
             kind: Kind::Pod,
             object: pod_of(job, state),
@@ -89,8 +108,6 @@ fn one(
     };
     match text(pod, "/status/phase") {
         "Succeeded" => Some(ends(machine, job, "Complete")),
-        "Failed" => Some(ends(machine, job, "Failed")),
-        _ if is_ending(pod) => Some(ends(machine, job, "Failed")),
         _ => run(pod, state, due),
     }
 }
@@ -114,14 +131,18 @@ fn is_due(at: Instant, due: &mut Vec<Instant>) -> bool {
 
 fn ends(machine: &Machine, job: &Value, condition: &str) -> Write {
     let now = machine.stamp(Instant::now());
+    let condition =
+        json!({"type": condition, "status": "True", "lastProbeTime": now, "lastTransitionTime": now});
+    patch_status(job, &json!({"conditions": [condition]}))
+}
+
+fn patch_status(job: &Value, status: &Value) -> Write {
     Write::Patch {
         kind: Kind::Job,
         namespace: namespace(job).to_owned(),
         name: name(job).to_owned(),
         is_status: true,
-        patch: json!({"metadata": {"uid": uid(job)}, "status": {"conditions": [
-            {"type": condition, "status": "True", "lastProbeTime": now, "lastTransitionTime": now}
-        ]}}),
+        patch: json!({"metadata": {"uid": uid(job)}, "status": status}),
     }
 }
 
@@ -155,18 +176,17 @@ fn run(pod: &Arc<Stored>, state: &mut State, due: &mut Vec<Instant>) -> Option<W
     let container = &pod["spec"]["containers"][0];
     let image = text(container, "/image");
     let is_missing = image.starts_with(MISSING_REPOSITORY) && !state.jobs.has_missing_images;
-    let (phase, container_state) = if is_missing {
+    let (phase, container_state, last_state) = if is_missing {
         let waits = json!({"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}});
-        ("Pending", waits)
+        ("Pending", waits, json!({}))
     } else {
         match fault(container) {
-            None => ("Succeeded", json!({"terminated": {"exitCode": 0}})),
+            None => ("Succeeded", json!({"terminated": {"exitCode": 0}}), json!({})),
             Some(fault) => {
                 let message = String::from_utf8(contract::write(&job_result(&fault))).unwrap_or_default();
-                (
-                    "Failed",
-                    json!({"terminated": {"exitCode": 1, "message": message}}),
-                )
+                let waits = json!({"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}});
+                let ended = json!({"terminated": {"exitCode": 1, "message": message}});
+                ("Running", waits, ended)
             }
         }
     };
@@ -176,7 +196,7 @@ fn run(pod: &Arc<Stored>, state: &mut State, due: &mut Vec<Instant>) -> Option<W
     }
     let status = json!({
         "name": container["name"], "image": image, "imageID": image, "ready": false, "restartCount": 0,
-        "state": container_state,
+        "state": container_state, "lastState": last_state,
     });
     Some(Write::Patch {
         kind: Kind::Pod,

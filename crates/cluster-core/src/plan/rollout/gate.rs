@@ -39,13 +39,14 @@ pub fn needs_dry_run(view: &ClusterView<'_>, persisted: &PersistedState) -> bool
 }
 
 /// Whether nothing but the check of its etcd image keeps the pod template from changing, the backup that comes before from being
-/// requested, or a downgrade from being enabled. Members that may need the change to start do not wait for it.
+/// requested, or a downgrade from being enabled. Members that never served with the template that keeps them from starting do not wait
+/// for it: the new image is no worse for them.
 pub fn needs_image_check(view: &ClusterView<'_>, persisted: &PersistedState) -> bool {
     let is_due = || {
         needs_dry_run(view, persisted)
             || (may_enable_downgrade(view, persisted) && downgrade::is_backup_due(view, persisted))
     };
-    image_check::is_needed(view) && !is_needed_to_start(view) && is_due() && is_pod_admitted(view)
+    image_check::changes_image(view) && !is_template_to_blame(view) && is_due() && is_pod_admitted(view)
 }
 
 /// Whether the members cannot start again with the minor version of the template. It then changes at once, without a
@@ -67,6 +68,13 @@ fn is_needed_to_start(view: &ClusterView<'_>) -> bool {
     !versions::is_next_minor(view)
         && !versions::is_previous_minor(view)
         && (stuck::stuck_pods(view).next().is_some() || is_unserved_without_quorum(view))
+}
+
+/// Whether a member does not start with a template with which none has served, so that it cannot be worse off with the next one.
+fn is_template_to_blame(view: &ClusterView<'_>) -> bool {
+    is_needed_to_start(view)
+        && (stuck::stuck_pods(view).any(|(_, pod)| !view.has_served_template(pod))
+            || is_unserved_without_quorum(view))
 }
 
 /// Whether the members can be restarted with another pod template, but for what the API server says to that.

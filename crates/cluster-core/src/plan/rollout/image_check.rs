@@ -7,8 +7,8 @@ use crate::blocker::Blocker;
 use crate::observed_state::ImageCheck;
 use crate::plan::cluster_view::ClusterView;
 
-/// Whether the etcd image changes to one with which no member has served.
-pub fn is_needed(view: &ClusterView<'_>) -> bool {
+/// Whether the etcd image changes to one that no member runs.
+pub fn changes_image(view: &ClusterView<'_>) -> bool {
     let observed = view.observed;
     let wanted = &observed.wanted;
     let is_changed = observed
@@ -21,7 +21,7 @@ pub fn is_needed(view: &ClusterView<'_>) -> bool {
         let version = member.status().map(|status| &status.version);
         runs && version.is_some_and(|version| Minor::of(version) == Minor::of(&wanted.version))
     });
-    is_changed && !serves && !observed.persisted.has_served_spec(&wanted.spec_hash)
+    is_changed && !serves
 }
 
 /// Whether nothing is known against the image, as far as it was asked.

@@ -69,21 +69,19 @@ fn an_image_is_tried_only_if_it_is_another_one_and_nothing_else_keeps_the_templa
 }
 
 #[test]
-fn what_has_served_is_not_tried_again() {
-    let mut served = with_image(3);
-    served
-        .observed
-        .persisted
-        .served_spec_hashes
-        .push("edited".to_owned());
-    assert!(!needs_check(&served));
+fn an_image_that_a_member_runs_is_not_tried_and_one_that_was_only_asked_for_before_is() {
     let mut runs = with_image(3);
     runs.pod_at(1).image = Some(NEW.to_owned());
-    assert!(!needs_check(&runs), "a member runs it");
+    assert!(!needs_check(&runs));
+    // The hash of the spec does not tell the repository that is set for the whole installation.
+    let mut served = with_image(3);
+    let hashes = &mut served.observed.persisted.served_spec_hashes;
+    hashes.push("edited".to_owned());
+    assert!(needs_check(&served));
 }
 
 #[test]
-fn members_that_may_need_the_change_to_start_do_not_wait_for_it() {
+fn members_that_never_served_with_their_template_do_not_wait_for_the_check() {
     let mut stuck = template_changed(3);
     stuck.silent(1);
     stuck.pod_at(1).spec_hash = Some("edited".to_owned());
@@ -91,6 +89,16 @@ fn members_that_may_need_the_change_to_start_do_not_wait_for_it() {
     stuck.edited("corrected");
     NEW.clone_into(&mut stuck.observed.wanted.image);
     assert!(!needs_check(&stuck) && may_update(&stuck));
+}
+
+#[test]
+fn members_that_served_with_their_template_wait_for_the_check() {
+    let mut unscheduled = with_image(3);
+    unscheduled.silent(1);
+    unscheduled.pod_at(1).container = waiting("ImagePullBackOff");
+    assert!(needs_check(&unscheduled));
+    unscheduled.observed.image_check = failed();
+    assert!(!may_update(&unscheduled), "the others would get the bad image");
 }
 
 #[test]

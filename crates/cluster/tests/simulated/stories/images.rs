@@ -29,6 +29,28 @@ fn jobs(sim: &Simulation) -> usize {
     sim.fake().list_objects("batch/v1", "Job", NAMESPACE).len()
 }
 
+/// The repositories of the images that Jobs try.
+fn images(sim: &Simulation) -> Vec<String> {
+    let jobs = sim.fake().list_objects("batch/v1", "Job", NAMESPACE);
+    let image = |job: &Value| {
+        let image = job["spec"]["template"]["spec"]["containers"][0]["image"].as_str()?;
+        Some(image.rsplit_once(':')?.0.to_owned())
+    };
+    jobs.iter().filter_map(image).collect()
+}
+
+/// A pod of a Job that has not ended.
+fn pod_of_job(sim: &Simulation) -> Option<String> {
+    let pods = sim.fake().list_objects("v1", "Pod", NAMESPACE);
+    let mut live = pods.iter().filter(|pod| {
+        let metadata = &pod["metadata"];
+        metadata["labels"].get("job-name").is_some()
+            && metadata.get("deletionTimestamp").is_none()
+            && pod["status"]["phase"] != "Succeeded"
+    });
+    Some(live.next()?["metadata"]["name"].as_str()?.to_owned())
+}
+
 fn template(sim: &Simulation) -> Value {
     let set = sim.fake().get_object("apps/v1", "StatefulSet", NAMESPACE, "c");
     set.unwrap_or_default()["spec"]["template"].clone()
@@ -89,6 +111,11 @@ fn an_image_that_cannot_be_pulled_or_has_another_version_than_its_tag_touches_no
                 assert!(sim.is_whole("c", size), "{bad}");
             }
             assert_eq!(template(&sim), had, "{bad}");
+            assert_eq!(
+                jobs(&sim),
+                1,
+                "{bad}: Kubernetes tries it again, not the operator"
+            );
             set_back(&sim);
             is_rolled_out(&sim, size, "1").await;
             assert_eq!(super::claims(&sim), claims, "a bad image costs no volume");
@@ -204,39 +231,94 @@ fn an_operator_that_dies_as_it_creates_or_deletes_a_job_goes_on_with_it() {
             cluster(&sim, 3).await;
             let _writers = sim.write("c", 2, SECOND);
             let before = uids(&sim);
-            sim.crash_operator_around(call, side, 20 * SECOND);
             repository(&sim, MISSING_REPOSITORY);
             change(&sim, "1");
             sim.expect("the image is told", 5 * MINUTE, is_unusable).await;
-            tokio::time::sleep(5 * MINUTE).await;
-            assert!(is_unusable(&sim) && uids(&sim) == before, "{call} {side:?}");
+            // The Job of that image goes, and one of another image comes.
+            let starts = sim.starts();
+            sim.crash_operator_around(call, side, 20 * SECOND);
+            repository(&sim, MISLABELLED_REPOSITORY);
+            sim.expect("the other image is tried", 5 * MINUTE, |sim| {
+                sim.starts() > starts && is_unusable(sim) && images(sim) == [MISLABELLED_REPOSITORY]
+            })
+            .await;
+            assert_eq!(uids(&sim), before, "{call} {side:?}");
             repository(&sim, MIRROR);
             is_rolled_out(&sim, 3, "1").await;
+            assert!(!is_told_skipped(&sim), "{call} {side:?}");
             ends_well(&sim).await;
         });
     }
 }
 
 #[test]
-fn a_pod_of_the_job_that_is_deleted_costs_no_verdict() {
+fn a_bad_image_stays_bad_while_its_pod_cannot_come_back_and_a_new_operator_knows() {
     run(90, |sim| async move {
+        cluster(&sim, 3).await;
+        let _writers = sim.write("c", 2, SECOND);
+        let before = uids(&sim);
+        repository(&sim, MISSING_REPOSITORY);
+        change(&sim, "1");
+        sim.expect("the image is told", 2 * MINUTE, is_unusable).await;
+        sim.kill_operator();
+        sim.machine().refuse_job_pods(true);
+        let pod = pod_of_job(&sim).expect("it waits for the image");
+        sim.fake().delete_object("v1", "Pod", NAMESPACE, &pod);
+        sim.start_operator();
+        for _ in 0..30 {
+            tokio::time::sleep(MINUTE).await;
+            assert!(
+                uids(&sim) == before && !is_told_skipped(&sim),
+                "it was not let through"
+            );
+        }
+        assert_eq!(condition(&sim, "RolledOut").0, "False");
+        sim.machine().refuse_job_pods(false);
+        sim.expect("the image is told again", 2 * MINUTE, is_unusable)
+            .await;
+        sim.machine().bring_missing_images();
+        is_rolled_out(&sim, 3, "1").await;
+        ends_well(&sim).await;
+    });
+}
+
+#[test]
+fn a_pod_of_the_job_that_is_deleted_costs_no_verdict() {
+    run(91, |sim| async move {
         cluster(&sim, 3).await;
         let _writers = sim.write("c", 2, SECOND);
         repository(&sim, MIRROR);
         change(&sim, "1");
-        let pod = || {
-            let pods = sim.fake().list_objects("v1", "Pod", NAMESPACE);
-            let pod = pods.iter().find(|pod| {
-                let labels = &pod["metadata"]["labels"];
-                labels.get("job-name").is_some() && pod["status"]["phase"] != "Succeeded"
-            });
-            pod.and_then(|pod| pod["metadata"]["name"].as_str().map(str::to_owned))
-        };
-        sim.expect("a Job has a pod", MINUTE, |_| pod().is_some()).await;
-        if let Some(name) = pod() {
-            sim.fake().delete_object("v1", "Pod", NAMESPACE, &name);
-        }
+        sim.expect("a Job has a pod", MINUTE, |sim| pod_of_job(sim).is_some())
+            .await;
+        let pod = pod_of_job(&sim).expect("it was there");
+        sim.fake().delete_object("v1", "Pod", NAMESPACE, &pod);
+        sim.expect("another one follows", MINUTE, |sim| {
+            pod_of_job(sim).is_some_and(|next| next != pod)
+        })
+        .await;
         is_rolled_out(&sim, 3, "1").await;
+        assert!(!is_told_skipped(&sim));
+        ends_well(&sim).await;
+    });
+}
+
+#[test]
+fn the_job_of_an_image_that_is_withdrawn_goes_at_once() {
+    run(92, |sim| async move {
+        cluster(&sim, 3).await;
+        let before = uids(&sim);
+        repository(&sim, MISSING_REPOSITORY);
+        sim.expect("the image is told", 2 * MINUTE, is_unusable).await;
+        sim.edit("c", |spec| {
+            spec.as_object_mut().unwrap().remove("repository");
+        });
+        sim.expect("its Job goes", MINUTE, |sim| {
+            jobs(sim) == 0 && pod_of_job(sim).is_none()
+        })
+        .await;
+        assert_eq!(condition(&sim, "RolledOut").0, "True");
+        assert_eq!(uids(&sim), before);
         ends_well(&sim).await;
     });
 }
