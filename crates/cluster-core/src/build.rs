@@ -36,7 +36,7 @@ pub use image::{ImageError, NoOperatorImage, OperatorImage, etcd_image};
 pub use image_check::{CHECK, image_check_job};
 pub use inputs::{BuildInputs, FetchContainer};
 pub use labels::{CLUSTER_UID, INCARNATION};
-pub use labels::{ETCD, INSTALL, claim_name, member_labels, member_name, ordinal};
+pub use labels::{ETCD, INSTALL, member_labels, member_name, ordinal};
 pub use pod_of_set::pod_of_set;
 pub use probes::has_single_success_probe;
 pub use spec_hash::{ANNOTATION_SPEC_HASH, RestartRequests, spec_hash};

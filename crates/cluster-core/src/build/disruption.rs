@@ -22,8 +22,8 @@ pub fn budget_voters(live: usize, wanted: usize, is_rolling_out: bool) -> usize 
     }
 }
 
-/// The PodDisruptionBudget that keeps a quorum. `None` for fewer than two voters: it would block every drain and
-/// protect nothing.
+/// The PodDisruptionBudget that keeps a quorum of voters. `None` for 0 or 1 voter, where it would only block drains. With two
+/// voters, quorum needs both, so it blocks every drain.
 pub(super) fn budget(desired: &Desired, inputs: &BuildInputs) -> Option<PodDisruptionBudget> {
     let voters = inputs.budget_voters;
     if voters < 2 {

@@ -31,11 +31,6 @@ pub fn member_name(cluster: &ClusterName, ordinal: u8) -> String {
     format!("{cluster}-{ordinal}")
 }
 
-/// The name of a member's claim.
-pub fn claim_name(cluster: &ClusterName, ordinal: u8) -> String {
-    format!("{DATA}-{}", member_name(cluster, ordinal))
-}
-
 /// Which ordinal a pod of the cluster has; none for a pod of another name.
 pub fn ordinal(cluster: &ClusterName, pod: &str) -> Option<u8> {
     let number = pod.strip_prefix(cluster.as_str())?.strip_prefix('-')?;

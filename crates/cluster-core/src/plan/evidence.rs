@@ -211,7 +211,8 @@ fn is_copy(report: &Report) -> bool {
     is_copy(kind::INODE) || is_copy(kind::BIRTH)
 }
 
-/// Whether the volume is the very one that the member was last seen to run on: only its attachment is new.
+/// Whether the ordinal's PVC (by UID) and its bound volume are those recorded for this member ID. False without a record. Neither
+/// the data nor where the volume is attached is compared.
 fn is_recorded_volume(view: &ClusterView<'_>, ordinal: Ordinal, member: &Member) -> bool {
     let observed = view.observed;
     let (Some(before), Some(claim)) = (

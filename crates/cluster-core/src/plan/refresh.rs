@@ -45,9 +45,8 @@ fn note_adopted_volumes(view: &ClusterView<'_>, persisted: &mut PersistedState) 
     }
 }
 
-/// Repairs the cluster ID and the incarnation, which the status and the StatefulSet both have. A lost copy is taken
-/// from the other. If they differ outside a restore, running members decide, else the StatefulSet, as a status is more
-/// often edited by hand.
+/// Takes a cluster ID or incarnation that the status lacks from the StatefulSet. If they differ outside a restore, answering
+/// members decide, else the StatefulSet (on the incarnation only if all pods agree).
 fn repair_ids(view: &ClusterView<'_>, persisted: &mut PersistedState) {
     let Some(set) = &view.observed.set else {
         return;

@@ -1,8 +1,9 @@
 //! Services, StatefulSet, budget and claims.
 
 use etcd_operator_cluster_core::build::{
-    StateAnnotations, budget_voters, build, claim, claim_name, member_labels, member_name, pod_of_set,
+    StateAnnotations, budget_voters, build, claim, member_labels, member_name, pod_of_set,
 };
+use etcd_operator_cluster_core::observed_state::Ordinal;
 use etcd_operator_cluster_core::persisted_state::{Phase, Restore};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use serde::Serialize;
@@ -436,7 +437,8 @@ fn the_claims_of_the_older_operators_manifests_get_what_they_leave_out() {
 fn members_pods_and_claims_are_named_after_the_cluster() {
     let name = asks(&json!({})).name;
     assert_eq!(member_name(&name, 2), "orders-2");
-    assert_eq!(claim_name(&name, 2), "data-orders-2");
+    let ordinal = Ordinal::new(2).expect("an ordinal");
+    assert_eq!(ordinal.claim(&name), "data-orders-2");
     assert_eq!(
         member_labels(&name, 2).get("etcd_node").map(String::as_str),
         Some("orders-2")
