@@ -19,7 +19,7 @@ pub struct Refusal {
     pub problem: String,
 }
 
-/// Kind of the problem with a field.
+/// Why a field of the spec is refused: its value is invalid, or this operator does not implement its feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
     /// The value is invalid.

@@ -22,7 +22,8 @@ const PIECE: usize = 1 << 20;
 /// The size of the write buffer in bytes.
 const WRITE_BUFFER: usize = 1 << 15;
 
-/// The object that a partial file was fetched from. A part of another object is not resumed.
+/// The object that a `.part` file was fetched from, stored beside it. A fetch resumes only the same object: in the `fetch` init
+/// container of a restore, or by hand with `etcd-operator fetch`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct PartialSource {
     etag: String,

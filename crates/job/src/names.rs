@@ -28,7 +28,8 @@ pub fn manifest_name(object: &str) -> String {
     format!("{object}{MANIFEST_SUFFIX}")
 }
 
-/// The name of the claim on an object.
+/// The name of the claim on a stored object, `<object>.claim.json`: the owner of an object that has no manifest yet, or no
+/// longer. Not a PersistentVolumeClaim.
 pub fn claim_name(object: &str) -> String {
     format!("{object}{CLAIM_SUFFIX}")
 }

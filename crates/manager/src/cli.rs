@@ -226,7 +226,8 @@ impl ManagerArgs {
         }
     }
 
-    /// Which of the watched objects are served.
+    /// Which watched objects are served: those without the scope annotation, those annotated `clusterwide` (with `--cluster-wide`), or
+    /// all (with `--require-scope-annotation=false` too).
     pub fn scope_rule(&self) -> ScopeRule {
         match (self.cluster_wide, self.require_scope_annotation) {
             (false, _) => ScopeRule::Namespaced,

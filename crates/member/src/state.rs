@@ -9,7 +9,8 @@ use crate::permit::{self, Applicant, Grant, Preparation, Refusal};
 use crate::verdict::{Expected, Finding, judge};
 use crate::view::DiskView;
 
-/// What a process that waits for a permit knows of itself and of its disk.
+/// What a guard that waits for a permit knows: its IDs and nonce, its disk as read last, and the verdict on it. It makes the
+/// report for the operator, and checks permits.
 #[derive(Clone, Debug)]
 pub struct State {
     expected: Expected,

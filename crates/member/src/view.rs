@@ -124,7 +124,8 @@ impl DiskView {
         self.identity == IdentityFile::Absent && !self.strange.is_empty()
     }
 
-    /// The data of an etcd that has started, if there is any.
+    /// The content of the data directory if it has a write-ahead log, valid or not. etcd need not have run: a restored directory that was
+    /// put in place counts. `None` also if the volume could not be read.
     pub fn store(&self) -> Option<&Store> {
         match &self.data {
             Data::Logged(store) => Some(store),

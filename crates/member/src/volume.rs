@@ -65,7 +65,8 @@ impl Volume {
         self.own().join("identity.json.new")
     }
 
-    /// The mark of a restored directory that is complete.
+    /// The path of `prepared.json`, the mark that a restored directory is complete. It names the directory, the restore and the
+    /// incarnation, and is written last.
     pub fn prepared(&self) -> PathBuf {
         self.own().join("prepared.json")
     }

@@ -203,7 +203,7 @@ impl<K> Store<K> {
         self.len() == 0
     }
 
-    /// Whether the store has synced, so that a missing object really did not exist.
+    /// Whether the store is complete now, so that a missing object really did not exist. False again while a later list fails.
     pub fn ready(&self) -> bool {
         self.synced.is_ready()
     }

@@ -26,7 +26,8 @@ pub struct Grant {
     pub unstarted: Option<(ClusterId, MemberId)>,
 }
 
-/// For how long data are kept that a restore set aside.
+/// How long the volume keeps the data that a restore replaced, from when they are set aside, and the UID of that restore. The
+/// member deletes them afterwards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetAside {
     /// The restore.

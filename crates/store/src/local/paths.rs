@@ -24,8 +24,8 @@ impl RootDirectory {
         Self(path)
     }
 
-    /// The path of the root directory, which must exist. If the volume is not mounted, nothing may be written
-    /// in its location.
+    /// The path of the root directory; an error if it does not exist. The store never creates it, so as not to write where a volume is
+    /// not mounted. An empty mount point is not detected.
     pub(super) fn directory(&self) -> Result<&Path, Fault> {
         match fs::metadata(&self.0) {
             Ok(found) if found.is_dir() => Ok(&self.0),
