@@ -1,6 +1,6 @@
 //! Reads the state of one `EtcdBackup` from the informers: its Jobs, their pods, and the `EtcdCluster` it backs up.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use etcd_operator_api::backup::Verification;
 use etcd_operator_api::cluster::{DefaultRepository, RestoreProgress};
@@ -15,7 +15,7 @@ use etcd_operator_runtime::key::ObjectKey;
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ContainerState, Pod};
-use kube::{Resource, ResourceExt as _};
+use kube::{Resource, ResourceExt};
 
 use crate::build::{CONTAINER, GENERATION, HELD, LOCATION};
 use crate::desired::{Desired, Source};
@@ -33,10 +33,8 @@ const MAX_TEXT: usize = 200;
 pub fn observe(backup: &EtcdBackup, desired: Desired, now: Timestamp, deps: &Deps) -> ObservedBackup {
     let key = ObjectKey::of(backup);
     let uid = backup.uid().unwrap_or_default();
-    let has_label = |labels: &BTreeMap<String, String>| labels.get(LABEL_BACKUP) == Some(&key.name);
-    let jobs = deps
-        .jobs
-        .filter(&key.namespace, |job: &Job| has_label(job.labels()));
+    let mut jobs = deps.jobs.belonging_to(&key);
+    jobs.retain(|job| has_label(&**job, &key));
     let (owned, foreign): (Vec<_>, Vec<_>) = jobs.into_iter().partition(|job| is_owned(&**job, &uid));
     let status = backup.status.as_ref();
     let request = backup.annotations().get(ANNOTATION_BACKUP_NOW);
@@ -70,9 +68,14 @@ pub fn observe(backup: &EtcdBackup, desired: Desired, now: Timestamp, deps: &Dep
 
 /// Reads the pods of all Jobs of an `EtcdBackup`, also of Jobs that are gone.
 pub fn observe_pods(key: &ObjectKey, deps: &Deps) -> Vec<ObservedPod> {
-    let is_own = |pod: &Pod| pod.labels().get(LABEL_BACKUP) == Some(&key.name);
-    let pods = deps.pods.filter(&key.namespace, is_own);
-    pods.iter().filter_map(|pod| observe_pod(pod)).collect()
+    let pods = deps.pods.belonging_to(key);
+    let own = pods.iter().filter(|pod| has_label(&***pod, key));
+    own.filter_map(|pod| observe_pod(pod)).collect()
+}
+
+/// Whether the label of an object names this `EtcdBackup`.
+fn has_label(object: &impl ResourceExt, backup: &ObjectKey) -> bool {
+    object.labels().get(LABEL_BACKUP) == Some(&backup.name)
 }
 
 /// The keys of the stored backups that unfinished restores of the namespace need: verification and safety backup may take

@@ -119,18 +119,8 @@ impl Reconciler {
 
     /// The backups that refer to a cluster, to be reconciled when it changes.
     pub fn referring(backups: &Store<EtcdBackup>, cluster: &ObjectKey) -> Vec<ObjectKey> {
-        let refers = |b: &EtcdBackup| {
-            b.spec
-                .etcd_cluster
-                .as_ref()
-                .is_some_and(|c| c.name == cluster.name)
-        };
-        let namespace = cluster.namespace().unwrap_or_default();
-        backups
-            .filter(namespace, refers)
-            .iter()
-            .map(|b| ObjectKey::of(&**b))
-            .collect()
+        let backups = backups.belonging_to(cluster);
+        backups.iter().map(|backup| ObjectKey::of(&**backup)).collect()
     }
 
     /// Reconciles one object, and records its use of the Job slots, also after a failure.

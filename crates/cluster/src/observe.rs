@@ -43,7 +43,7 @@ use kube::{Resource, ResourceExt as _};
 use crate::reconcile::Deps;
 
 pub use members::MemberProbes;
-pub use upgrade_backups::{accepts_requests, is_backup_of};
+pub use upgrade_backups::accepts_requests;
 
 /// What was observed of a cluster, with the connections to members for the step after it.
 #[derive(Debug)]

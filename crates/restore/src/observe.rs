@@ -12,8 +12,7 @@ use etcd_operator_api::names::{ANNOTATION_COMMITTED, ANNOTATION_SCOPE, LABEL_RES
 use etcd_operator_api::reference::Sight;
 use etcd_operator_runtime::apply::Error;
 use etcd_operator_runtime::key::ObjectKey;
-use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::{Resource, ResourceExt as _};
 
 use crate::desired::{BackupRef, Desired};
@@ -56,13 +55,11 @@ pub async fn observe(restore: &EtcdRestore, desired: Desired, deps: &Deps) -> Re
         None => None,
     };
     let is_ours = |labels: &BTreeMap<String, String>| labels.get(LABEL_RESTORE) == Some(&key.name);
-    let jobs = deps
-        .jobs
-        .filter(&key.namespace, |job: &Job| is_ours(job.labels()));
+    let mut jobs = deps.jobs.belonging_to(&key);
+    jobs.retain(|job| is_ours(job.labels()));
     let (owned, foreign_job): (Vec<_>, Vec<_>) = jobs.into_iter().partition(|job| is_owned(&**job, &uid));
-    let pods = deps
-        .pods
-        .filter(&key.namespace, |pod: &Pod| is_ours(pod.labels()));
+    let mut pods = deps.pods.belonging_to(&key);
+    pods.retain(|pod| is_ours(pod.labels()));
     Ok(ObservedRestore {
         now: deps.clock.now(),
         cluster: observe_desired_cluster(&desired, &key, deps),

@@ -11,6 +11,7 @@ mod decode;
 mod reflector;
 #[cfg(test)]
 mod tests;
+mod watched;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -19,8 +20,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use kube::{Client, Resource};
-use serde::de::DeserializeOwned;
+use kube::Client;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -31,6 +31,7 @@ use crate::liveness::Liveness;
 use crate::metrics::Metrics;
 use crate::store::{Change, Store};
 use reflector::Reflector;
+pub use watched::Watched;
 
 /// Where objects are watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,11 +99,6 @@ impl Default for Timing {
 /// A trim function that keeps the whole object.
 pub fn keep_all<K>(_: &mut K) {}
 
-/// A kind that can be watched.
-pub trait Watched: Resource<DynamicType = ()> + Clone + DeserializeOwned + Send + Sync + 'static {}
-
-impl<K> Watched for K where K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Send + Sync + 'static {}
-
 type Sink<K> = Box<dyn FnMut(&Change<K>) + Send>;
 type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 type Start = Box<dyn FnOnce(CancellationToken) -> Task + Send>;
@@ -126,7 +122,7 @@ impl<K> fmt::Debug for Informer<K> {
     }
 }
 
-impl<K: Resource> Informer<K> {
+impl<K: Watched> Informer<K> {
     /// Calls `sink` for every object in the store, and from then on for every change.
     pub fn sink(&self, mut sink: impl FnMut(&Change<K>) + Send + 'static) {
         let mut sinks = self.shared.sinks.lock().unwrap_or_else(PoisonError::into_inner);
@@ -154,7 +150,7 @@ struct Shared<K> {
     metrics: Metrics,
 }
 
-impl<K: Resource> Shared<K> {
+impl<K: Watched> Shared<K> {
     /// Updates the store and then calls every sink, before any other change of this kind is processed.
     fn update(&self, update: impl FnOnce(&Store<K>) -> Vec<Change<K>>) {
         let mut sinks = self.sinks.lock().unwrap_or_else(PoisonError::into_inner);

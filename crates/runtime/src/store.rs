@@ -11,6 +11,7 @@ use etcd_operator_api::reference::Sight;
 use kube::Resource;
 
 use crate::gate::Gate;
+use crate::informer::Watched;
 use crate::key::ObjectKey;
 
 /// An object that exists but cannot be decoded.
@@ -90,6 +91,8 @@ impl<K: Resource> fmt::Debug for Change<K> {
 struct Contents<K> {
     objects: BTreeMap<ObjectKey, Arc<K>>,
     malformed: BTreeMap<ObjectKey, Arc<Malformed>>,
+    /// The decoded objects that belong to another one, by its namespace and name.
+    belongings: BTreeMap<ObjectKey, BTreeSet<ObjectKey>>,
 }
 
 /// The cache of one kind; cheap to clone.
@@ -124,6 +127,7 @@ impl<K> Store<K> {
         let contents = Contents {
             objects: BTreeMap::new(),
             malformed: BTreeMap::new(),
+            belongings: BTreeMap::new(),
         };
         Self {
             contents: Arc::new(RwLock::new(contents)),
@@ -188,6 +192,14 @@ impl<K> Store<K> {
             .collect()
     }
 
+    /// The decoded objects of the namespace that belong to the object of this key, see [`Watched::belongs_to`].
+    pub fn belonging_to(&self, owner: &ObjectKey) -> Vec<Arc<K>> {
+        let contents = self.read();
+        let keys = contents.belongings.get(owner).into_iter().flatten();
+        keys.filter_map(|key| contents.objects.get(key).cloned())
+            .collect()
+    }
+
     /// All malformed objects.
     pub fn all_malformed(&self) -> Vec<Arc<Malformed>> {
         self.read().malformed.values().cloned().collect()
@@ -228,7 +240,7 @@ impl<K> Store<K> {
     }
 }
 
-impl<K: Resource> Store<K> {
+impl<K: Watched> Store<K> {
     /// The annotations of an object, decoded or malformed; `None` if it does not exist.
     pub fn annotations(&self, key: &ObjectKey) -> Option<BTreeMap<String, String>> {
         let contents = self.read();
@@ -286,7 +298,32 @@ impl<K: Resource> Store<K> {
     }
 }
 
-impl<K: Resource> Contents<K> {
+impl<K: Watched> Contents<K> {
+    fn insert(&mut self, key: ObjectKey, object: Arc<K>) {
+        self.remove(&key);
+        if let Some(owner) = owner_of(&key, &*object) {
+            self.belongings.entry(owner).or_default().insert(key.clone());
+        }
+        self.objects.insert(key, object);
+    }
+
+    fn remove(&mut self, key: &ObjectKey) {
+        if let Some(object) = self.objects.remove(key) {
+            self.disown(key, &object);
+        }
+    }
+
+    fn disown(&mut self, key: &ObjectKey, object: &K) {
+        if let Some(owner) = owner_of(key, object)
+            && let Some(belongings) = self.belongings.get_mut(&owner)
+        {
+            belongings.remove(key);
+            if belongings.is_empty() {
+                self.belongings.remove(&owner);
+            }
+        }
+    }
+
     /// Stores an object. There is no change if UID and resourceVersion are those of the stored one.
     fn apply(&mut self, object: Result<K, Malformed>) -> Vec<Change<K>> {
         let key = key_of(&object);
@@ -308,12 +345,12 @@ impl<K: Resource> Contents<K> {
                     }
                 }
                 let object = Arc::new(object);
-                self.objects.insert(key, Arc::clone(&object));
+                self.insert(key, Arc::clone(&object));
                 changes.push(Change::Applied(object));
                 changes
             }
             Err(malformed) => {
-                self.objects.remove(&key);
+                self.remove(&key);
                 if self.malformed.get(&key).is_some_and(|old| **old == malformed) {
                     return Vec::new();
                 }
@@ -326,7 +363,7 @@ impl<K: Resource> Contents<K> {
 
     fn delete(&mut self, object: Result<K, Malformed>) -> Vec<Change<K>> {
         let key = key_of(&object);
-        self.objects.remove(&key);
+        self.remove(&key);
         let malformed = self.malformed.remove(&key);
         match (object, malformed) {
             // The last state of the object counts, not the one in the store.
@@ -338,13 +375,11 @@ impl<K: Resource> Contents<K> {
 
     fn remove_where(&mut self, is_removed: impl Fn(&ObjectKey) -> bool) -> Vec<Change<K>> {
         let mut changes = Vec::new();
-        self.objects.retain(|key, object| {
-            let keep = !is_removed(key);
-            if !keep {
-                changes.push(Change::Deleted(Arc::clone(object)));
-            }
-            keep
-        });
+        let removed: Vec<_> = self.objects.extract_if(.., |key, _| is_removed(key)).collect();
+        for (key, object) in removed {
+            self.disown(&key, &object);
+            changes.push(Change::Deleted(object));
+        }
         self.malformed.retain(|key, malformed| {
             let keep = !is_removed(key);
             if !keep {
@@ -354,6 +389,11 @@ impl<K: Resource> Contents<K> {
         });
         changes
     }
+}
+
+/// Whom an object of this key belongs to.
+fn owner_of<K: Watched>(key: &ObjectKey, object: &K) -> Option<ObjectKey> {
+    object.belongs_to().map(|name| key.beside(name))
 }
 
 /// The key of an object, decoded or malformed.
@@ -369,6 +409,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use etcd_operator_api::names::LABEL_BACKUP;
     use k8s_openapi::api::core::v1::ConfigMap;
     use kube::core::ObjectMeta;
 
@@ -412,6 +453,41 @@ mod tests {
         let mut changes = store.apply_page(page);
         changes.extend(store.retain_listed(namespace, &listed));
         changes
+    }
+
+    fn of(owner: &str, mut map: ConfigMap) -> ConfigMap {
+        map.metadata.labels = Some(BTreeMap::from([(LABEL_BACKUP.to_owned(), owner.to_owned())]));
+        map
+    }
+
+    #[test]
+    fn what_belongs_to_an_object_is_found_until_it_belongs_to_another_one_or_is_gone() {
+        let store = store();
+        let found = |owner: &str| {
+            let found = store.belonging_to(&ObjectKey::new("ns", owner));
+            let names = found.iter().filter_map(|map| map.metadata.name.clone());
+            names.collect::<Vec<_>>()
+        };
+        for (name, owner) in [("a", "x"), ("b", "x"), ("c", "y")] {
+            store.apply(Ok(of(owner, map("ns", name, name, "1"))));
+        }
+        store.apply(Ok(of("x", map("elsewhere", "a", "e", "1"))));
+        store.apply(Ok(map("ns", "alone", "alone", "1")));
+        assert_eq!(
+            (found("x"), found("y")),
+            (vec!["a".into(), "b".into()], vec!["c".into()])
+        );
+        store.apply(Ok(of("y", map("ns", "a", "a", "2"))));
+        assert_eq!(
+            (found("x"), found("y")),
+            (vec!["b".into()], vec!["a".into(), "c".into()])
+        );
+        store.apply(Err(malformed("ns", "a", "3")));
+        store.delete(Ok(of("y", map("ns", "c", "c", "2"))));
+        assert_eq!(found("y"), Vec::<String>::new());
+        relist(&store, Some("ns"), vec![Ok(map("ns", "alone", "alone", "1"))]);
+        assert_eq!(found("x"), Vec::<String>::new());
+        assert_eq!(store.belonging_to(&ObjectKey::new("elsewhere", "x")).len(), 1);
     }
 
     fn describe(changes: &[Change<ConfigMap>]) -> Vec<String> {

@@ -14,22 +14,19 @@ const BACKUP_TASK: &str = "Backup";
 
 /// The `EtcdBackup`s of the cluster from which a backup can be requested, by name, from the informer's copies.
 pub fn upgrade_backups(key: &ObjectKey, deps: &Deps) -> Vec<ObservedBackup> {
-    let all = deps
-        .backups
-        .filter(&key.namespace, |backup| accepts_requests(backup, key));
-    all.iter().map(|backup| read(backup)).collect()
+    let all = deps.backups.belonging_to(key);
+    let all = all.iter().filter(|backup| accepts_requests(backup, key));
+    all.map(|backup| read(backup)).collect()
 }
 
 /// The backups of the cluster that have started and run, from the informer's copies.
 pub fn running_backups(key: &ObjectKey, deps: &Deps) -> Vec<RunningBackup> {
-    let all = deps
-        .backups
-        .filter(&key.namespace, |backup| is_backup_of(backup, key));
+    let all = deps.backups.belonging_to(key);
     all.iter().flat_map(|backup| running(backup)).collect()
 }
 
 /// Whether an `EtcdBackup` makes backups of this cluster. The caller has looked only in its namespace.
-pub fn is_backup_of(backup: &EtcdBackup, cluster: &ObjectKey) -> bool {
+fn is_backup_of(backup: &EtcdBackup, cluster: &ObjectKey) -> bool {
     let source = backup.spec.etcd_cluster.as_ref();
     source.is_some_and(|source| source.name == cluster.name)
 }

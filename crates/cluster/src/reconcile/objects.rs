@@ -21,7 +21,7 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::ResourceExt as _;
 
-use crate::observe::{Observation, is_backup_of, is_own_set, is_owned, last_served_template};
+use crate::observe::{Observation, is_own_set, is_owned, last_served_template};
 use crate::reconcile::Deps;
 use crate::reconcile::apply_objects::{ApplyError, ObjectWriter, foreign_object_message};
 
@@ -131,9 +131,7 @@ pub fn build_inputs(
 
 /// What each `EtcdBackup` of this cluster reports about its freshness.
 pub fn backups(key: &ObjectKey, deps: &Deps) -> Vec<BackupFreshness> {
-    let all = deps
-        .backups
-        .filter(&key.namespace, |backup| is_backup_of(backup, key));
+    let all = deps.backups.belonging_to(key);
     all.iter().map(|backup| BackupFreshness::read(backup)).collect()
 }
 

@@ -407,6 +407,8 @@ mod widget {
         metadata: ObjectMeta,
     }
 
+    impl super::Watched for Widget {}
+
     impl Resource for Widget {
         type DynamicType = ();
         type Scope = NamespaceResourceScope;
