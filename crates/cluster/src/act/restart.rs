@@ -59,6 +59,11 @@ pub async fn restart_pod(
         return Ok(Outcome::Waits(format!("{name} is not restarted: {why}")));
     }
     let pod_key = key.beside(&name);
+    let found = deps.applier.read::<Pod>(&pod_key).await?;
+    if found.is_some_and(|found| found.metadata.deletion_timestamp.is_some()) {
+        // The informer's copy does not show it yet: the restart is not told twice.
+        return Ok(Outcome::Stale(format!("pod {name} goes already")));
+    }
     let done = match departure {
         Departure::Evicted => deps.applier.evict(&pod_key, &pod.uid).await,
         Departure::Deleted => deps.applier.delete_uid::<Pod>(&pod_key, &pod.uid, None).await,
