@@ -33,7 +33,7 @@ pub use claim::claim;
 pub use disruption::budget_voters;
 pub use fetch::{FETCH, FETCH_CLAIM};
 pub use image::{ImageError, NoOperatorImage, OperatorImage, etcd_image};
-pub use image_check::{CHECK, image_check_job};
+pub use image_check::image_check_job;
 pub use inputs::{BuildInputs, FetchContainer};
 pub use labels::{CLUSTER_UID, INCARNATION};
 pub use labels::{ETCD, INSTALL, member_labels, member_name, ordinal};

@@ -27,7 +27,7 @@ use jiff::Timestamp;
 pub use backup::{ObservedBackup, RunningBackup};
 pub use call_failure::{CallClass, CallFailure};
 pub use external_text::{container_end, ended_container};
-pub use image_check::{ImageCheck, ImageProblem, read_image_check};
+pub use image_check::{ImageCheck, ImageJob, ImageProblem, read_image_job};
 pub use member::{Claim, Container, End, EndCause, Fetch, FetchFailure, ObservedMember, Pod, QueryResult};
 pub use membership::{Digest, Membership, MembershipFailure, ServerCertificateFault};
 pub use ordinal::Ordinal;

@@ -14,7 +14,7 @@ use crate::observed_state::{Claim, Ordinal, Pod};
 use crate::pending_operation::PendingOperation;
 
 pub use restore::{Phase, Restore};
-pub use rollout::{RestartedMember, Rollout, VersionPath};
+pub use rollout::{ImageFailure, RestartedMember, Rollout, VersionPath};
 
 /// What the operator knows from earlier reconciles. The status keeps it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

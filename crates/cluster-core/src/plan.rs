@@ -62,7 +62,7 @@ pub use layout::{ObjectLayout, TemplateChange};
 pub use quorum::majority;
 pub use restore::member_restore_statuses;
 pub use rollout::downgrade::{NotLowered, cluster_not_lowered, must_stay, not_lowered};
-pub use rollout::image_check::changes_image;
+pub use rollout::image_check::{changes_image, failure as image_failure, is_resting as is_image_resting};
 pub use rollout::outdated::outdated_pods;
 pub use rollout::pending_cause::PendingCause;
 pub use rollout::restarting::restarting_member;

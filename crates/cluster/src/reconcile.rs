@@ -252,9 +252,8 @@ impl Reconciler {
             Err(refused) => return Box::pin(self.report_refused(key, cluster, &refused)).await,
         };
         let mut status_inputs = self.status_inputs(key, cluster, &observation, &plan, wanted.as_deref());
-        let mut stored = self
-            .persist(cluster, &observation, &plan, &mut status_inputs)
-            .await?;
+        let persisted = self.persist(cluster, &observation, &plan, &mut status_inputs);
+        let mut stored = Box::pin(persisted).await?;
         if let Some(wanted) = &wanted
             && status_inputs.conflicts.is_empty()
         {

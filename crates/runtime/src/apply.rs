@@ -157,9 +157,9 @@ impl Applier {
         self.list_with(namespace, &ListParams::default()).await
     }
 
-    /// The same for the objects that a label selector matches.
+    /// The same for the objects that a label selector matches, from the API server's cache: they may be some seconds old.
     pub async fn list_labelled<K: Writable>(&self, namespace: &str, selector: &str) -> Result<Vec<K>, Error> {
-        self.list_with(namespace, &ListParams::default().labels(selector))
+        self.list_with(namespace, &ListParams::default().labels(selector).match_any())
             .await
     }
 

@@ -17,8 +17,8 @@ pub use policy::{
     UpdatePolicy, UpdateStrategy,
 };
 pub use status::{
-    BlockerStatus, EtcdClusterStatus, MemberStatus, MembersStatus, PlanStatus, RefusedStep, RestoreProgress,
-    RolloutMember, RolloutStatus, StepIntent, StepTarget,
+    BlockerStatus, EtcdClusterStatus, ImageFailureStatus, MemberStatus, MembersStatus, PlanStatus,
+    RefusedStep, RestoreProgress, RolloutMember, RolloutStatus, StepIntent, StepTarget,
 };
 pub use storage::{Medium, Retention, StorageSpec};
 pub use tls::{CertManagerTls, IssuerRef, ManagedTls, MemberSecrets, StaticTls, TlsPolicy};

@@ -251,10 +251,38 @@ pub struct RolloutStatus {
     /// The raft index that every member reaches before another minor version of etcd, so that it has taken a snapshot of its log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_index: Option<i64>,
+    /// Why the etcd image of the change cannot be used, found by a Job before any member got it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image_failure: Option<ImageFailureStatus>,
     /// The last pod template with which a voter was healthy, as JSON, until one is healthy with the current template. A restore
     /// that begins in that time uses it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_served: Option<String>,
+}
+
+/// Why an etcd image cannot be used.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ImageFailureStatus {
+    /// The image.
+    #[serde(default)]
+    pub image: String,
+    /// The etcd version that it was expected to hold.
+    #[serde(default)]
+    pub version: String,
+    /// NotStarted (the kubelet does not start it), VersionDiffers (it holds another minor version) or NotRunning.
+    #[serde(default)]
+    pub reason: String,
+    /// What the kubelet or etcd said.
+    #[serde(default)]
+    pub message: String,
+    /// How often it was tried.
+    #[serde(default)]
+    pub tries: i32,
+    /// When it was last tried. It is tried again after 15 seconds, then after pauses that grow to five minutes, and at once after
+    /// an edit of the spec.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tried_at: Option<Time>,
 }
 
 /// The member that a rollout restarts.

@@ -84,7 +84,7 @@ reasons! {
     HoldsPreparedData(User): "A volume holds data that a restore has prepared and that are not in use.",
         "Restore again.";
     ImageNotUsable(User): "The new etcd image cannot be pulled, does not run, or holds another minor version than the pod template names. A Job has tried it with `etcd --version`. No member is restarted.",
-        "Correct `spec.image`, `spec.repository` or `spec.version`, the pull secret or the registry: the message shows what is wrong. Kubernetes tries it again within five minutes, or at once if you delete the pod of the Job.";
+        "Correct `spec.image`, `spec.repository` or `spec.version`, the pull secret or the registry: the message shows what is wrong. It is tried again at once after an edit, else within five minutes.";
     ImageVersionDiffers(User): "The image of a member holds another version of etcd than the pod template names: another minor, or a patch that keeps the members from the next version.",
         "Correct `spec.image`, `spec.repository` or `spec.version`: the pod is re-created, and its volume stays. If the image was corrected in the registry, delete the pod. No other member is restarted meanwhile.";
     InvalidFlags(User): "etcd ends at once because it does not accept a flag.",

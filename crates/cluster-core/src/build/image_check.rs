@@ -1,10 +1,10 @@
 //! The Job that starts the etcd image of a changed template with `etcd --version`, before any member gets the template. Its pod is
 //! the members' without what makes a member of it: what admits and places those admits and places it.
 
-use etcd_operator_api::hash;
 use etcd_operator_api::names::{
     ANNOTATION_IMAGE_CHECK, APP_IMAGE_CHECK_VALUE, ClusterName, LABEL_APP, LABEL_MANAGED_BY, MANAGED_BY,
 };
+use etcd_operator_api::{hash, reserved};
 use etcd_operator_etcd_types::version::{Minor, Version};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::batch::v1::{Job, JobSpec};
@@ -19,11 +19,8 @@ use super::labels::{ETCD, ETCD_MINOR, INSTALL, Map, string_map};
 use super::template::live_metadata;
 use super::volumes::{self, PROGRAM, TOOLS};
 
-/// The container that runs etcd of the image.
-pub const CHECK: &str = "check";
-
-/// After what time a Job that nobody asks for any more is stopped.
-const DEADLINE_SECONDS: i64 = 3600;
+/// How long the Job may take in all, if a quota or the scheduler does not hold it up.
+const DEADLINE_SECONDS: i64 = 600;
 /// How long the Job stays after it has ended.
 const TTL_SECONDS: i32 = 600;
 /// How many pods, or starts of the container, may fail: more than there is time for.
@@ -33,16 +30,17 @@ const MAX_NAME_CHARS: usize = 46;
 
 /// The Job for the pod template of this StatefulSet; none if that names no minor version.
 ///
-/// Kubernetes keeps trying, with growing pauses, so that the pod tells at any time what is known of the image. A cluster has one such
+/// Its container is started until it succeeds, so that the pod tells at any time what is known of the image. A cluster has one such
 /// Job, whose annotation tells what it is for.
 pub fn image_check_job(cluster: &ClusterName, members: &StatefulSet, version: &Version) -> Option<Job> {
     let template = &members.spec.template;
     let namespace = members.metadata.namespace.clone()?;
     let pod = check_pod(template.spec.clone()?, version)?;
     let own_labels = labels();
-    let annotations = live_metadata(template, &namespace).annotations;
+    let live = live_metadata(template, &namespace);
+    let (annotations, pod_labels) = (live.annotations, pod_labels(live.labels.unwrap_or_default()));
     // Another image, version, pull secret or placement is another Job.
-    let content = hash::hash(&json!({"pod": pod, "annotations": annotations}));
+    let content = hash::hash(&json!({"pod": pod, "annotations": annotations, "labels": pod_labels}));
     let prefix: String = cluster.as_str().chars().take(MAX_NAME_CHARS).collect();
     Some(Job {
         metadata: ObjectMeta {
@@ -51,7 +49,7 @@ pub fn image_check_job(cluster: &ClusterName, members: &StatefulSet, version: &V
                 &hash::hash(&json!(cluster.as_str()))[..8]
             )),
             namespace: Some(namespace),
-            labels: Some(own_labels.clone()),
+            labels: Some(own_labels),
             annotations: Some(string_map([(ANNOTATION_IMAGE_CHECK, &*content)])),
             owner_references: members.metadata.owner_references.clone(),
             ..ObjectMeta::default()
@@ -62,7 +60,7 @@ pub fn image_check_job(cluster: &ClusterName, members: &StatefulSet, version: &V
             ttl_seconds_after_finished: Some(TTL_SECONDS),
             template: PodTemplateSpec {
                 metadata: Some(ObjectMeta {
-                    labels: Some(own_labels),
+                    labels: Some(pod_labels),
                     annotations,
                     ..ObjectMeta::default()
                 }),
@@ -74,7 +72,13 @@ pub fn image_check_job(cluster: &ClusterName, members: &StatefulSet, version: &V
     })
 }
 
-/// Labels by which no Service, budget or affinity of members selects the pod.
+/// The user's labels, which policies may demand, without those by which the members' Services, budget and affinity select pods.
+fn pod_labels(mut members: Map) -> Map {
+    members.retain(|key, _| !reserved::label(key) && !key.starts_with("app.kubernetes.io/"));
+    members.extend(labels());
+    members
+}
+
 fn labels() -> Map {
     string_map([(LABEL_APP, APP_IMAGE_CHECK_VALUE), (LABEL_MANAGED_BY, MANAGED_BY)])
 }
@@ -97,10 +101,7 @@ fn check_pod(members: PodSpec, version: &Version) -> Option<PodSpec> {
         mount.clone(),
     );
     mount.read_only = Some(true);
-    let etcd = Container {
-        name: CHECK.to_owned(),
-        ..only(etcd, check, mount)
-    };
+    let etcd = only(etcd, check, mount);
     Some(PodSpec {
         restart_policy: Some("OnFailure".to_owned()),
         init_containers: Some(vec![install]),
@@ -145,7 +146,7 @@ fn only(
     }
 }
 
-/// As for the Jobs of backups: limits for the ResourceQuotas that ask for them.
+/// With limits, for the ResourceQuotas that ask for them, in a ratio that a LimitRange allows.
 fn resources() -> ResourceRequirements {
     let quantities = |cpu: &str, memory: &str| {
         [("cpu", cpu), ("memory", memory)]
@@ -153,8 +154,8 @@ fn resources() -> ResourceRequirements {
             .into()
     };
     ResourceRequirements {
-        requests: Some(quantities("10m", "32Mi")),
-        limits: Some(quantities("1", "256Mi")),
+        requests: Some(quantities("50m", "64Mi")),
+        limits: Some(quantities("200m", "256Mi")),
         ..ResourceRequirements::default()
     }
 }
@@ -252,20 +253,21 @@ mod tests {
         );
         assert_eq!(check["securityContext"]["readOnlyRootFilesystem"], true);
         for container in [check, &spec["initContainers"][0]] {
-            assert_eq!(container["resources"]["requests"]["memory"], "32Mi");
+            assert_eq!(container["resources"]["requests"]["memory"], "64Mi");
             assert!(container.get("env").is_none() && container.get("readinessProbe").is_none());
             assert_eq!(container["volumeMounts"].as_array().map(Vec::len), Some(1));
         }
         // Neither members' Services and budget nor their affinity select it.
         let labels = template["metadata"]["labels"].as_object().expect("labels");
-        assert!(!labels.contains_key(LABEL_CLUSTER) && !labels.contains_key("team"));
+        assert!(!labels.contains_key(LABEL_CLUSTER) && !labels.contains_key("app.kubernetes.io/name"));
+        assert_eq!(labels["team"], "a", "policies may demand the user's");
         assert_eq!(template["metadata"]["annotations"], json!({"sidecar": "no"}));
         assert_eq!(
             (
                 &job["spec"]["activeDeadlineSeconds"],
                 &job["spec"]["ttlSecondsAfterFinished"]
             ),
-            (&json!(3600), &json!(600))
+            (&json!(600), &json!(600))
         );
         assert_eq!(job["metadata"]["ownerReferences"][0]["uid"], "uid");
     }

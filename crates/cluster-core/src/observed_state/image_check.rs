@@ -11,12 +11,10 @@ use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Pod}
 
 use super::container_log::most_telling_line;
 use super::start_delay::StartDelay;
-use crate::build::{CHECK, INSTALL};
+use crate::build::{ETCD, INSTALL};
 
-/// How long the Job may have no pod, or its pod no node, before the check is skipped. How long a pod usually takes at most.
-const HELD_UP_FOR: SignedDuration = SignedDuration::from_mins(2);
-/// How soon a Job usually has a pod, and that a node.
-const USUALLY_WITHIN: SignedDuration = SignedDuration::from_secs(10);
+/// After what time a Job whose pod has not ended is told to wait.
+const USUALLY_WITHIN: SignedDuration = SignedDuration::from_mins(2);
 /// At most this much of the words of others is shown.
 const MAX_CHARS: usize = 400;
 
@@ -62,6 +60,35 @@ pub enum ImageProblem {
     },
 }
 
+impl ImageProblem {
+    /// One word for it.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::NotStarted { .. } => "NotStarted",
+            Self::VersionDiffers { .. } => "VersionDiffers",
+            Self::NotRunning { .. } => "NotRunning",
+        }
+    }
+
+    /// The words of the kubelet or of etcd.
+    pub fn text(&self) -> &str {
+        match self {
+            Self::NotStarted { text } | Self::VersionDiffers { text } | Self::NotRunning { text } => text,
+        }
+    }
+
+    /// The reverse of `reason` and `text`.
+    pub fn read(reason: &str, text: &str) -> Option<Self> {
+        let text = text.to_owned();
+        let all = [
+            Self::NotStarted { text: text.clone() },
+            Self::VersionDiffers { text: text.clone() },
+            Self::NotRunning { text },
+        ];
+        all.into_iter().find(|problem| problem.reason() == reason)
+    }
+}
+
 impl fmt::Display for ImageProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -72,63 +99,71 @@ impl fmt::Display for ImageProblem {
     }
 }
 
-/// What the Job says. `None` if it was stopped after its deadline: another one has to take its place.
-///
-/// The check is skipped only if the Job never had a pod that could be started: what an earlier pod has found may be forgotten.
-pub fn read_image_check(job: &Job, pods: &[Pod], now: Timestamp) -> Option<ImageCheck> {
-    if has_ended(job, "Complete") {
-        return Some(ImageCheck::Passed);
+/// What the Job of an image says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ImageJob {
+    /// etcd of the image runs, and is of the minor version that the template names.
+    Passed,
+    /// The image cannot be used.
+    Failed(ImageProblem),
+    /// No node runs its pod: a quota or the scheduler holds it up, or the pod was stopped.
+    HeldUp {
+        /// In what way.
+        why: String,
+    },
+    /// It has not told anything yet.
+    Running {
+        /// What its pod waits for, if that takes long.
+        waits: Option<String>,
+    },
+    /// It was stopped before it told anything: another one has to take its place.
+    Stopped,
+}
+
+/// What the Job of an image says.
+pub fn read_image_job(job: &Job, pods: &[Pod], now: Timestamp) -> ImageJob {
+    if has_condition(job, "Complete") {
+        return ImageJob::Passed;
     }
     let pod = newest_pod(job, pods);
     // Containers that a webhook has injected may keep the Job from completing.
     if pod.is_some_and(has_passed) {
-        return Some(ImageCheck::Passed);
+        return ImageJob::Passed;
     }
-    if has_ended(job, "Failed") {
-        return None;
+    // From Kubernetes 1.31 on, `Failed` comes only when the last pod is gone, which an unreachable node delays.
+    if has_condition(job, "Failed") || has_condition(job, "FailureTarget") {
+        return ImageJob::Stopped;
     }
-    let waits = |why: String| ImageCheck::Running { waits: Some(why) };
-    let created = job.metadata.creation_timestamp.as_ref();
-    let age = created.map_or(SignedDuration::ZERO, |created| now.duration_since(created.0));
-    let failed_pods = job.status.as_ref().and_then(|status| status.failed);
-    let is_first = failed_pods.unwrap_or_default() == 0;
-    let held_up = |why: String| {
-        if age >= HELD_UP_FOR && is_first {
-            return ImageCheck::Skipped { why };
-        }
-        ImageCheck::Running {
-            waits: (age >= USUALLY_WITHIN).then_some(why),
-        }
-    };
     let Some(pod) = pod else {
         let name = job.metadata.name.as_deref().unwrap_or_default();
-        return Some(held_up(format!(
-            "Job {name} has no pod, see kubectl describe job {name}"
-        )));
+        let why = format!("Job {name} has no pod, see kubectl describe job {name}");
+        return ImageJob::HeldUp { why };
     };
     let name = pod.metadata.name.as_deref().unwrap_or_default();
     if let Some(reason) = stopped(pod) {
-        return Some(waits(format!(
-            "its pod {name} was stopped ({reason}), another one follows"
-        )));
+        let why = format!("its pod {name} was stopped ({reason})");
+        return ImageJob::HeldUp { why };
     }
     if let Some(problem) = problem(pod) {
-        return Some(ImageCheck::Failed(problem));
+        return ImageJob::Failed(problem);
     }
-    if let Some(unscheduled) = unscheduled(pod) {
-        let words = unscheduled.message.unwrap_or_default();
-        return Some(held_up(shorten(&format!("no node takes its pod: {words}"))));
-    }
-    Some(if age >= HELD_UP_FOR {
-        waits(format!(
-            "its pod {name} has not ended, see kubectl describe pod {name}"
-        ))
-    } else {
-        ImageCheck::Running { waits: None }
-    })
+    let Some(node) = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) else {
+        let words = unscheduled(pod).and_then(|unscheduled| unscheduled.message);
+        let why = match words {
+            Some(words) => shorten(&format!("no node takes its pod: {words}")),
+            None => format!("its pod {name} has no node"),
+        };
+        return ImageJob::HeldUp { why };
+    };
+    let created = job.metadata.creation_timestamp.as_ref();
+    let age = created.map_or(SignedDuration::ZERO, |created| now.duration_since(created.0));
+    let is_late = age >= USUALLY_WITHIN;
+    let waits = is_late
+        .then(|| format!("its pod {name} on node {node} has not ended, see kubectl describe pod {name}"));
+    ImageJob::Running { waits }
 }
 
-fn has_ended(job: &Job, type_: &str) -> bool {
+fn has_condition(job: &Job, type_: &str) -> bool {
     conditions(job).any(|condition| condition.type_ == type_)
 }
 
@@ -157,7 +192,7 @@ fn has_passed(pod: &Pod) -> bool {
     let containers = pod.status.iter().flat_map(|status| &status.container_statuses);
     let mut ended = containers
         .flatten()
-        .filter(|container| container.name == CHECK)
+        .filter(|container| container.name == ETCD)
         .filter_map(|container| container.state.as_ref()?.terminated.as_ref());
     ended.any(|ended| ended.exit_code == 0)
 }
@@ -183,7 +218,7 @@ fn problem(pod: &Pod) -> Option<ImageProblem> {
     let mut install = status.init_container_statuses.iter().flatten();
     let install = install.find(|container| container.name == INSTALL);
     let mut check = status.container_statuses.iter().flatten();
-    let check = check.find(|container| container.name == CHECK);
+    let check = check.find(|container| container.name == ETCD);
     install
         .and_then(|install| not_installed(install).or_else(|| not_started(install, Some(INSTALL))))
         .or_else(|| check.and_then(|check| not_running(check).or_else(|| not_started(check, None))))
@@ -239,7 +274,9 @@ fn not_running(check: &ContainerStatus) -> Option<ImageProblem> {
 fn end(ended: &ContainerStateTerminated) -> String {
     let message = ended.message.as_deref().unwrap_or_default();
     let line = most_telling_line(message);
-    shorten(&format!("ended with code {}: {line}", ended.exit_code))
+    let reason = ended.reason.as_deref().filter(|reason| *reason != "Error");
+    let reason = reason.map_or_else(String::new, |reason| format!(" ({reason})"));
+    shorten(&format!("ended with code {}{reason}: {line}", ended.exit_code))
 }
 
 fn shorten(text: &str) -> String {
@@ -270,6 +307,7 @@ mod tests {
             "metadata": {"name": "c-image-1-x", "ownerReferences": [
                 {"apiVersion": "batch/v1", "kind": "Job", "name": "c-image-1", "uid": owner}
             ]},
+            "spec": {"nodeName": "n1", "containers": []},
             "status": status,
         }))
         .expect("a pod")
@@ -280,12 +318,12 @@ mod tests {
     }
 
     fn checking(state: &Value) -> Value {
-        json!({"containerStatuses": container(CHECK, state)})
+        json!({"containerStatuses": container(ETCD, state)})
     }
 
     /// What a Job of this age says that has this pod.
-    fn says(seconds: i64, status: &Value) -> Option<ImageCheck> {
-        read_image_check(&job(seconds, &json!([])), &[pod("job", status)], now())
+    fn says(seconds: i64, status: &Value) -> ImageJob {
+        read_image_job(&job(seconds, &json!([])), &[pod("job", status)], now())
     }
 
     fn ended(code: i32, message: &str) -> Value {
@@ -305,21 +343,12 @@ mod tests {
         String::from_utf8(contract::write(&result)).expect("text")
     }
 
-    const UNSCHEDULED: &str = "0/3 nodes are available: 3 Insufficient cpu.";
-
-    fn unscheduled_pod() -> Value {
-        json!({"conditions": [
-            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": UNSCHEDULED}
-        ]})
-    }
+    const RUNNING: ImageJob = ImageJob::Running { waits: None };
 
     #[test]
     fn a_job_that_has_succeeded_passes_the_image() {
         let done = json!([{"type": "Complete", "status": "True"}]);
-        assert_eq!(
-            read_image_check(&job(5, &done), &[], now()),
-            Some(ImageCheck::Passed)
-        );
+        assert_eq!(read_image_job(&job(5, &done), &[], now()), ImageJob::Passed);
     }
 
     #[test]
@@ -328,33 +357,42 @@ mod tests {
         let mut status = checking(&ended(0, ""));
         let statuses = status["containerStatuses"].as_array_mut().expect("containers");
         statuses.insert(0, sidecar[0].clone());
-        assert_eq!(says(5, &status), Some(ImageCheck::Passed));
+        assert_eq!(says(5, &status), ImageJob::Passed);
     }
 
     #[test]
     fn an_image_that_cannot_be_pulled_has_another_version_or_does_not_run_fails() {
         let pulls =
             json!({"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling image \"i\""}});
-        let not_pulled = Some(ImageCheck::Failed(ImageProblem::NotStarted {
+        let not_pulled = ImageJob::Failed(ImageProblem::NotStarted {
             text: "ImagePullBackOff: Back-off pulling image \"i\"".to_owned(),
-        }));
+        });
         for seconds in [5, 1000] {
             assert_eq!(says(seconds, &checking(&pulls)), not_pulled);
         }
         let lies = failed_with(IMAGE_VERSION_DIFFERS, "it holds etcd 3.7.0");
-        let differs = Some(ImageCheck::Failed(ImageProblem::VersionDiffers {
+        let differs = ImageJob::Failed(ImageProblem::VersionDiffers {
             text: "it holds etcd 3.7.0".to_owned(),
-        }));
+        });
         assert_eq!(says(5, &checking(&ended(1, &lies))), differs);
-        for message in [
-            failed_with("NotRunning", "it is not there"),
-            "exec format error".to_owned(),
+        for (state, text) in [
+            (
+                ended(1, &failed_with("NotRunning", "it is not there")),
+                "it is not there",
+            ),
+            (
+                ended(1, "exec format error"),
+                "ended with code 1: exec format error",
+            ),
+            (
+                json!({"terminated": {"exitCode": 137, "reason": "OOMKilled", "message": "killed"}}),
+                "ended with code 137 (OOMKilled): killed",
+            ),
         ] {
-            let found = says(5, &checking(&ended(1, &message)));
-            assert!(
-                matches!(found, Some(ImageCheck::Failed(ImageProblem::NotRunning { .. }))),
-                "{found:?}"
-            );
+            let expected = ImageProblem::NotRunning {
+                text: text.to_owned(),
+            };
+            assert_eq!(says(5, &checking(&state)), ImageJob::Failed(expected));
         }
     }
 
@@ -370,26 +408,23 @@ mod tests {
         for state in [back_off, json!({"running": {}}), ended(1, &lies)] {
             let found = again(state);
             assert!(
-                matches!(
-                    found,
-                    Some(ImageCheck::Failed(ImageProblem::VersionDiffers { .. }))
-                ),
+                matches!(found, ImageJob::Failed(ImageProblem::VersionDiffers { .. })),
                 "{found:?}"
             );
         }
-        assert_eq!(again(ended(0, "")), Some(ImageCheck::Passed));
+        assert_eq!(again(ended(0, "")), ImageJob::Passed);
     }
 
     #[test]
     fn the_operators_program_has_to_be_there_and_containers_of_others_do_not_count() {
         let before = |name: &str, state: &Value| {
             json!({"initContainerStatuses": container(name, state),
-                "containerStatuses": container(CHECK, &json!({"waiting": {"reason": "PodInitializing"}}))})
+                "containerStatuses": container(ETCD, &json!({"waiting": {"reason": "PodInitializing"}}))})
         };
         let pulls =
             json!({"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling image \"i\""}});
-        for state in [pulls.clone(), ended(1, "no space left on device")] {
-            let Some(ImageCheck::Failed(problem)) = says(5, &before(INSTALL, &state)) else {
+        for state in [pulls, ended(1, "no space left on device")] {
+            let ImageJob::Failed(problem) = says(5, &before(INSTALL, &state)) else {
                 panic!("{state}: not told");
             };
             assert!(
@@ -397,8 +432,8 @@ mod tests {
                 "{problem}"
             );
             let injected = before("mesh", &state);
-            assert_eq!(says(5, &injected), Some(ImageCheck::Running { waits: None }));
-            let Some(ImageCheck::Running { waits: Some(why) }) = says(1000, &injected) else {
+            assert_eq!(says(5, &injected), RUNNING);
+            let ImageJob::Running { waits: Some(why) } = says(1000, &injected) else {
                 panic!("{state}: neither bad nor skipped, but told");
             };
             assert!(why.contains("kubectl describe pod c-image-1-x"), "{why}");
@@ -419,57 +454,72 @@ mod tests {
             (drained, "EvictionByEvictionAPI"),
             (rejected, "OutOfcpu"),
         ] {
-            let Some(ImageCheck::Running { waits: Some(why) }) = says(1000, &status) else {
+            let ImageJob::HeldUp { why } = says(1000, &status) else {
                 panic!("{reason}");
             };
             assert!(why.contains(reason), "{why}");
         }
-        // A Job that was stopped after its deadline, whatever its pod says, and a pod of an earlier Job of this name.
-        let failed = json!([{"type": "Failed", "status": "True", "reason": "DeadlineExceeded"}]);
-        for pods in [vec![], vec![pod("job", &checking(&ended(1, "")))]] {
-            assert_eq!(read_image_check(&job(3600, &failed), &pods, now()), None);
-        }
+        // A pod of an earlier Job of this name.
         let earlier = pod("earlier", &checking(&ended(0, "")));
-        let found = read_image_check(&job(5, &json!([])), &[earlier], now());
-        assert_eq!(found, Some(ImageCheck::Running { waits: None }));
+        let found = read_image_job(&job(5, &json!([])), &[earlier], now());
+        assert!(matches!(found, ImageJob::HeldUp { .. }), "{found:?}");
     }
 
     #[test]
-    fn without_a_pod_or_a_node_the_check_is_skipped_after_two_minutes_and_not_before() {
-        let without_pod = |age| read_image_check(&job(age, &json!([])), &[], now());
-        for (age, is_skipped) in [(0, false), (119, false), (120, true), (500, true)] {
-            for found in [without_pod(age), says(age, &unscheduled_pod())] {
-                let skipped = matches!(found, Some(ImageCheck::Skipped { .. }));
-                assert_eq!(skipped, is_skipped, "{age}: {found:?}");
+    fn a_job_that_was_stopped_after_its_deadline_tells_nothing_whatever_its_pod_says() {
+        for type_ in ["Failed", "FailureTarget"] {
+            let failed = json!([{"type": type_, "status": "True", "reason": "DeadlineExceeded"}]);
+            for pods in [vec![], vec![pod("job", &checking(&ended(1, "")))]] {
+                assert_eq!(
+                    read_image_job(&job(600, &failed), &pods, now()),
+                    ImageJob::Stopped
+                );
             }
         }
-        let Some(ImageCheck::Skipped { why }) = says(120, &unscheduled_pod()) else {
-            panic!("not skipped");
-        };
-        assert!(why.contains("3 Insufficient cpu"), "{why}");
     }
 
     #[test]
-    fn nothing_is_skipped_that_an_earlier_pod_may_have_found_bad() {
-        let mut again = job(500, &json!([]));
-        again.status.get_or_insert_default().failed = Some(1);
-        for pods in [vec![], vec![pod("job", &unscheduled_pod())]] {
-            let found = read_image_check(&again, &pods, now());
-            assert!(
-                matches!(found, Some(ImageCheck::Running { waits: Some(_) })),
-                "{found:?}"
-            );
+    fn a_job_without_a_pod_or_a_node_is_held_up() {
+        let without_pod = read_image_job(&job(5, &json!([])), &[], now());
+        assert!(matches!(without_pod, ImageJob::HeldUp { .. }), "{without_pod:?}");
+        for (conditions, words) in [
+            (
+                json!([{"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+                    "message": "0/3 nodes are available: 3 Insufficient cpu."}]),
+                "3 Insufficient cpu",
+            ),
+            (json!([]), "has no node"),
+        ] {
+            let mut unscheduled = pod("job", &json!({"conditions": conditions}));
+            unscheduled.spec.get_or_insert_default().node_name = None;
+            let ImageJob::HeldUp { why } = read_image_job(&job(5, &json!([])), &[unscheduled], now()) else {
+                panic!("{words}");
+            };
+            assert!(why.contains(words), "{why}");
         }
     }
 
     #[test]
-    fn a_node_that_takes_long_is_told_and_nothing_is_skipped() {
+    fn a_node_that_takes_long_is_told() {
         let creates = checking(&json!({"waiting": {"reason": "ContainerCreating"}}));
-        assert_eq!(says(119, &creates), Some(ImageCheck::Running { waits: None }));
-        let late = says(500, &creates);
-        assert!(
-            matches!(late, Some(ImageCheck::Running { waits: Some(_) })),
-            "{late:?}"
-        );
+        assert_eq!(says(119, &creates), RUNNING);
+        let ImageJob::Running { waits: Some(why) } = says(120, &creates) else {
+            panic!("not told");
+        };
+        assert!(why.contains("node n1"), "{why}");
+    }
+
+    #[test]
+    fn a_problem_survives_its_way_through_a_status() {
+        let text = || "words".to_owned();
+        for problem in [
+            ImageProblem::NotStarted { text: text() },
+            ImageProblem::VersionDiffers { text: text() },
+            ImageProblem::NotRunning { text: text() },
+        ] {
+            let read = ImageProblem::read(problem.reason(), problem.text());
+            assert_eq!(read, Some(problem));
+        }
+        assert_eq!(ImageProblem::read("Unknown", "words"), None);
     }
 }

@@ -2,13 +2,18 @@
 
 use std::fmt;
 
-use etcd_operator_api::cluster::{RolloutMember, RolloutStatus};
+use etcd_operator_api::cluster::{ImageFailureStatus, RolloutMember, RolloutStatus};
 use etcd_operator_etcd_types::id::RaftIndex;
 use etcd_operator_etcd_types::version::Version;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::observed_state::Ordinal;
+use crate::observed_state::{ImageProblem, Ordinal};
+
+/// How long after the first failure an image is tried again; twice as long after each further one.
+const FIRST_PAUSE: SignedDuration = SignedDuration::from_secs(15);
+/// The longest time between two tries.
+const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(5);
 
 /// The change that is rolled out, or was last. Without one, an earlier operator that rolled nothing out has managed the
 /// cluster: what is pending waits until the spec is edited or a restart is requested.
@@ -34,6 +39,74 @@ pub struct Rollout {
     pub backup_requested_at: Option<Timestamp>,
     /// Up to where the raft log is filled before another minor version, so that every member has taken a snapshot of it.
     pub log_index: Option<RaftIndex>,
+    /// Why the etcd image of the change cannot be used.
+    pub image_failure: Option<ImageFailure>,
+}
+
+/// Why an etcd image cannot be used, as a Job has found. It counts until a Job has found the opposite, whatever keeps the next one
+/// from telling.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImageFailure {
+    /// The image.
+    pub image: String,
+    /// The version that it was expected to hold.
+    pub version: String,
+    /// What is wrong with it.
+    pub problem: ImageProblem,
+    /// How often it was tried since the spec was edited.
+    pub tries: u32,
+    /// When it was last tried.
+    pub tried_at: Timestamp,
+}
+
+impl ImageFailure {
+    /// An image that was tried now, after so many tries in vain.
+    pub fn found(
+        image: &str,
+        version: &Version,
+        problem: ImageProblem,
+        earlier: u32,
+        now: Timestamp,
+    ) -> Self {
+        Self {
+            image: image.to_owned(),
+            version: version.to_string(),
+            problem,
+            tries: earlier.saturating_add(1),
+            tried_at: whole_seconds(now),
+        }
+    }
+
+    /// When it is tried again: the image may have been corrected in the registry.
+    pub fn is_due(&self, now: Timestamp) -> bool {
+        let doublings = self.tries.saturating_sub(1).min(5);
+        let pause = FIRST_PAUSE.saturating_mul(1 << doublings).min(LONGEST_PAUSE);
+        self.tries == 0 || now.duration_since(self.tried_at) >= pause
+    }
+
+    fn read(status: &ImageFailureStatus) -> Option<Self> {
+        Some(Self {
+            image: status.image.clone(),
+            version: status.version.clone(),
+            problem: ImageProblem::read(&status.reason, &status.message)?,
+            tries: u32::try_from(status.tries).unwrap_or_default(),
+            tried_at: status
+                .tried_at
+                .as_ref()
+                .map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+        })
+    }
+
+    fn write(&self) -> ImageFailureStatus {
+        ImageFailureStatus {
+            image: self.image.clone(),
+            version: self.version.clone(),
+            reason: self.problem.reason().to_owned(),
+            message: self.problem.text().to_owned(),
+            tries: i32::try_from(self.tries).unwrap_or(i32::MAX),
+            tried_at: Some(Time(self.tried_at)),
+        }
+    }
 }
 
 /// A member that is being restarted.
@@ -97,6 +170,7 @@ impl Rollout {
             progressed_at: now,
             backup_requested_at: None,
             log_index: None,
+            image_failure: None,
         }
     }
 
@@ -151,6 +225,7 @@ impl Rollout {
                 .log_index
                 .and_then(|index| u64::try_from(index).ok())
                 .map(RaftIndex),
+            image_failure: status.image_failure.as_ref().and_then(ImageFailure::read),
         })
     }
 
@@ -175,6 +250,7 @@ impl Rollout {
             progressed_at: Some(Time(self.progressed_at)),
             backup_requested_at: self.backup_requested_at.map(Time),
             log_index: self.log_index.and_then(|index| i64::try_from(index.0).ok()),
+            image_failure: self.image_failure.as_ref().map(ImageFailure::write),
             restart: None,
             last_served: None,
         }
@@ -210,10 +286,40 @@ mod tests {
         rollout.backup_requested_at = Some(rollout.started_at);
         rollout.log_index = Some(RaftIndex(10_042));
         rollout.set_left(now);
+        let problem = ImageProblem::VersionDiffers {
+            text: "it holds etcd 3.7.0".to_owned(),
+        };
+        let version = "3.6.16".parse().unwrap();
+        rollout.image_failure = Some(ImageFailure::found(
+            "mirror/etcd:v3.6.16",
+            &version,
+            problem,
+            2,
+            now,
+        ));
         let text = serde_json::to_string(&rollout.write(|_| "c-2".to_owned())).unwrap();
         let status: RolloutStatus = serde_json::from_str(&text).unwrap();
         assert_eq!(Rollout::read(&status, |_| Some(ordinal)), Some(rollout));
         let unknown = RolloutStatus::default();
         assert_eq!(Rollout::read(&unknown, |_| None), None);
+    }
+
+    #[test]
+    fn an_image_is_tried_again_after_pauses_that_grow_to_five_minutes() {
+        let now: Timestamp = "2026-11-27T12:00:00Z".parse().unwrap();
+        let pause = |tries: u32| {
+            let problem = ImageProblem::NotRunning { text: String::new() };
+            let failure = ImageFailure {
+                tries,
+                ..ImageFailure::found("i", &"3.6.16".parse().unwrap(), problem, 0, now)
+            };
+            (0..=600)
+                .find(|seconds| failure.is_due(now + SignedDuration::from_secs(*seconds)))
+                .unwrap()
+        };
+        assert_eq!(
+            [0, 1, 2, 3, 4, 5, 6, 7, 100].map(pause),
+            [0, 15, 30, 60, 120, 240, 300, 300, 300]
+        );
     }
 }

@@ -27,7 +27,12 @@ pub fn requeue_after(
     rollout: &RolloutState,
 ) -> Duration {
     match reason {
-        Reason::Converged if matches!(rollout, RolloutState::Pending(PendingCause::ImageCheck { .. })) => {
+        Reason::Converged
+            if matches!(
+                rollout,
+                RolloutState::Pending(PendingCause::ImageCheck { waits: None, .. })
+            ) =>
+        {
             CHECKING
         }
         Reason::Converged
@@ -43,6 +48,7 @@ pub fn requeue_after(
                         | PendingCause::LowerClusterVersion
                         | PendingCause::LowerStorageVersion { .. }
                         | PendingCause::DryRun { .. }
+                        | PendingCause::ImageCheck { .. }
                 )
             ) =>
         {

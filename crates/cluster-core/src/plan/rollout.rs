@@ -173,7 +173,7 @@ pub fn decide(view: &ClusterView<'_>, known: &Known, persisted: &PersistedState)
         .collect();
     let of_voter = |voter: &Member| outdated.iter().find(|(_, _, member)| member.id == voter.id);
     let next = match unhealthy.as_slice() {
-        [] if gate::is_change_refused(view) => None,
+        [] if gate::is_change_refused(view, persisted) => None,
         [] => next_member(known, &outdated),
         // The others hold quorum without it, and the change may be what it needs.
         [(voter, _)] => of_voter(voter),

@@ -8,7 +8,9 @@ use etcd_operator_api::EtcdCluster;
 use etcd_operator_api::severity::Severity;
 use etcd_operator_cluster_core::build::{self, BuildInputs, OperatorImage};
 use etcd_operator_cluster_core::observed_state::{ObservedCluster, PodAdmission};
-use etcd_operator_cluster_core::plan::{ClusterView, Plan, changes_image, plan};
+use etcd_operator_cluster_core::plan::{
+    ClusterView, Plan, changes_image, image_failure, is_image_resting, plan,
+};
 use etcd_operator_etcd::version::Version;
 use etcd_operator_runtime::apply::Error as ApplyError;
 use etcd_operator_runtime::key::ObjectKey;
@@ -20,15 +22,14 @@ use super::objects::{self, DesiredObjects};
 use crate::act::Error;
 use crate::observe::Observation;
 
-/// For how long a refusal counts before the API server, and the webhooks that it calls, are asked again.
-const REFUSAL_COUNTS: SignedDuration = SignedDuration::from_secs(30);
+/// For how long an answer counts before the API server, and the webhooks that it calls, are asked again.
+const COUNTS_FOR: SignedDuration = SignedDuration::from_secs(30);
 
-/// The changed pods that the API server refused or could not judge, by cluster; clones share them.
+/// What the API server said to the changed pods, by cluster; clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct DryRuns(Arc<Mutex<BTreeMap<ObjectKey, DryRun>>>);
 
-/// A dry run in which the API server refused the changed pods of one cluster, or could not judge them. Of pods that it
-/// admits none is kept: it is asked again.
+/// A dry run of the changed pods of one cluster.
 #[derive(Debug)]
 struct DryRun {
     at: Timestamp,
@@ -50,17 +51,11 @@ impl DryRuns {
         let is_same =
             dry_run.generation == observed.generation && dry_run.spec_hash == observed.wanted.spec_hash;
         let age = observed.now.duration_since(dry_run.at);
-        (is_same && age < REFUSAL_COUNTS).then(|| dry_run.admission.clone())
+        (is_same && age < COUNTS_FOR).then(|| dry_run.admission.clone())
     }
 
-    /// Keeps what the API server said. Pods that it admits are checked again if the template does not change after all.
+    /// Keeps what the API server said.
     fn record(&self, key: &ObjectKey, observed: &ObservedCluster, at: Timestamp, admission: &PodAdmission) {
-        if !matches!(
-            admission,
-            PodAdmission::Refused { .. } | PodAdmission::Unknown { .. }
-        ) {
-            return self.forget(key);
-        }
         let dry_run = DryRun {
             at,
             generation: observed.generation,
@@ -87,7 +82,8 @@ impl Reconciler {
     ) -> Result<Plan, Error> {
         let unchecked = self.plan_with_dry_run(key, cluster, observation, image).await?;
         if !unchecked.needs_image_check {
-            if !changes_image(&ClusterView::new(&observation.observed)) {
+            let is_resting = is_image_resting(&observation.observed, &observation.observed.persisted);
+            if is_resting || !changes_image(&ClusterView::new(&observation.observed)) {
                 self.end_image_check(key, cluster).await?;
             }
             return Ok(unchecked);
@@ -98,7 +94,8 @@ impl Reconciler {
         };
         let name = &observation.observed.desired.name;
         if let Some(job) = build::image_check_job(name, &wanted.members, &version) {
-            observation.observed.image_check = self.check_image(key, cluster, &job).await?;
+            let known = image_failure(&unchecked.persisted).map(|failure| &failure.problem);
+            observation.observed.image_check = self.check_image(key, cluster, &job, known).await?;
         }
         Ok(plan(&observation.observed))
     }

@@ -1,5 +1,5 @@
-//! Has a Job start the etcd image of a changed template with `etcd --version`, before the template changes. The Job and its pod say
-//! by themselves how far that is, so nothing is stored: one that is gone is made again.
+//! Has a Job start the etcd image of a changed template with `etcd --version`, before the template changes. That an image cannot be
+//! used is stored in the status; until then the Job and its pod say by themselves how far that is, and one that is gone is made again.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use etcd_operator_api::EtcdCluster;
 use etcd_operator_api::names::ANNOTATION_IMAGE_CHECK;
 use etcd_operator_api::severity::Severity;
-use etcd_operator_cluster_core::observed_state::{ImageCheck, read_image_check};
+use etcd_operator_cluster_core::observed_state::{ImageCheck, ImageJob, ImageProblem, read_image_job};
 use etcd_operator_runtime::apply::Error as ApplyError;
 use etcd_operator_runtime::key::ObjectKey;
 use jiff::{SignedDuration, Timestamp};
@@ -18,13 +18,19 @@ use super::Reconciler;
 use crate::act::Error;
 use crate::observe::is_owned;
 
-/// For how long an image counts as bad, or a Job as held up, before the Job is asked again.
-const COUNTS_FOR: SignedDuration = SignedDuration::from_secs(15);
+/// How long a quota or the scheduler may hold the Job up before the check is skipped.
+const HELD_UP_FOR: SignedDuration = SignedDuration::from_mins(2);
+/// How soon a Job usually has a pod, and that a node.
+const USUALLY_WITHIN: SignedDuration = SignedDuration::from_secs(10);
+/// After what time a Job that waits is asked again.
+const ASKED_EVERY: SignedDuration = SignedDuration::from_secs(15);
+/// For how long a check that was skipped is not made: a rollout may still wait for a backup or its turn.
+const SKIPPED_FOR: SignedDuration = SignedDuration::from_hours(1);
 
 /// The label in which the controller of Jobs names the Job of a pod.
 const LABEL_JOB_NAME: &str = "job-name";
 
-/// What the Jobs said last, so that they are not asked all the time; cheap to clone.
+/// What the Jobs said last, so that they are not asked all the time; cheap to clone. Whoever begins anew waits for two minutes again.
 #[derive(Clone, Debug, Default)]
 pub struct ImageChecks(Arc<Mutex<BTreeMap<ObjectKey, LastCheck>>>);
 
@@ -35,6 +41,8 @@ struct LastCheck {
     job: ObjectKey,
     /// What the Job is for.
     content: String,
+    /// Since when a quota or the scheduler holds it up.
+    held_up_since: Option<Timestamp>,
     found: ImageCheck,
 }
 
@@ -44,22 +52,58 @@ impl ImageChecks {
         self.lock().remove(key).map(|last| last.job)
     }
 
-    /// What the same Job said a moment ago. One that was skipped is not tried again. `None` if the Job must be asked.
+    /// What the same Job said a moment ago. `None` if the Job must be asked.
     fn recent(&self, key: &ObjectKey, content: &str, now: Timestamp) -> Option<ImageCheck> {
         let checks = self.lock();
         let last = checks.get(key).filter(|last| last.content == content)?;
-        let counts = match &last.found {
-            ImageCheck::Skipped { .. } => true,
-            ImageCheck::Failed(_) | ImageCheck::Running { waits: Some(_) } => {
-                now.duration_since(last.at) < COUNTS_FOR
-            }
-            ImageCheck::NotAsked | ImageCheck::Passed | ImageCheck::Running { waits: None } => false,
+        let counts_for = match &last.found {
+            ImageCheck::Skipped { .. } => SKIPPED_FOR,
+            ImageCheck::Running { waits: Some(_) } => ASKED_EVERY,
+            _ => return None,
         };
-        counts.then(|| last.found.clone())
+        (now.duration_since(last.at) < counts_for).then(|| last.found.clone())
     }
 
-    fn record(&self, key: &ObjectKey, last: LastCheck) {
-        self.lock().insert(key.clone(), last);
+    /// What follows from what the Job says. An image that is known to be bad stays so while the Job is held up.
+    fn settle(
+        &self,
+        key: &ObjectKey,
+        job: &Job,
+        says: ImageJob,
+        known: Option<&ImageProblem>,
+        now: Timestamp,
+    ) -> ImageCheck {
+        let content = content(job).unwrap_or_default();
+        let mut checks = self.lock();
+        let last = checks.get(key).filter(|last| last.content == content);
+        let mut held_up_since = None;
+        let found = match says {
+            ImageJob::Passed => ImageCheck::Passed,
+            ImageJob::Failed(problem) => ImageCheck::Failed(problem),
+            ImageJob::Running { waits } => ImageCheck::Running { waits },
+            ImageJob::Stopped => ImageCheck::Running { waits: None },
+            ImageJob::HeldUp { why } => {
+                let since = last.and_then(|last| last.held_up_since).unwrap_or(now);
+                held_up_since = Some(since);
+                let waited = now.duration_since(since);
+                match known {
+                    _ if waited < HELD_UP_FOR => ImageCheck::Running {
+                        waits: (waited >= USUALLY_WITHIN).then_some(why),
+                    },
+                    Some(known) => ImageCheck::Failed(known.clone()),
+                    None => ImageCheck::Skipped { why },
+                }
+            }
+        };
+        let last = LastCheck {
+            at: now,
+            job: ObjectKey::of(job),
+            content: content.to_owned(),
+            held_up_since,
+            found: found.clone(),
+        };
+        checks.insert(key.clone(), last);
+        found
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<ObjectKey, LastCheck>> {
@@ -68,21 +112,30 @@ impl ImageChecks {
 }
 
 impl Reconciler {
-    /// What the Job says, which is created if there is none.
+    /// What the Job says, which is created if there is none; `known` is what an earlier one found.
     pub(super) async fn check_image(
         &self,
         key: &ObjectKey,
         cluster: &EtcdCluster,
         job: &Job,
+        known: Option<&ImageProblem>,
     ) -> Result<ImageCheck, Error> {
+        let now = self.deps.clock.now();
         let content = content(job).unwrap_or_default();
-        if let Some(found) = self.image_checks.recent(key, content, self.deps.clock.now()) {
+        if let Some(found) = self.image_checks.recent(key, content, now) {
             return Ok(found);
         }
-        let found = match self.ask_job(cluster, job).await {
-            Ok(found) => found,
-            Err(error) => from_failure(error)?,
+        let says = match self.ask_job(cluster, job).await {
+            Ok(says) => says,
+            Err(error @ (ApplyError::NotLeading(_) | ApplyError::Unwritable { .. })) => {
+                return Err(error.into());
+            }
+            // What cannot be read says nothing about the image.
+            Err(error) => ImageJob::Running {
+                waits: Some(error.to_string()),
+            },
         };
+        let found = self.image_checks.settle(key, job, says, known, now);
         if let ImageCheck::Skipped { why } = &found {
             // Its pod could take the place in a full quota that the first restarted member leaves.
             self.delete_job(&ObjectKey::of(job), cluster).await?;
@@ -95,17 +148,11 @@ impl Reconciler {
                 .reporter
                 .tell(cluster, severity, reason, "Reconcile", text);
         }
-        let last = LastCheck {
-            at: self.deps.clock.now(),
-            job: ObjectKey::of(job),
-            content: content.to_owned(),
-            found: found.clone(),
-        };
-        self.image_checks.record(key, last);
         Ok(found)
     }
 
-    /// Deletes the Job of an image that is not wanted any more.
+    /// Deletes the Job of an image that is not wanted any more, or whose problem is stored in the status by now: its pod could take
+    /// the place of a member in a quota.
     pub(super) async fn end_image_check(&self, key: &ObjectKey, cluster: &EtcdCluster) -> Result<(), Error> {
         match self.image_checks.forget(key) {
             Some(job) => self.delete_job(&job, cluster).await,
@@ -134,13 +181,19 @@ impl Reconciler {
         }
     }
 
-    async fn ask_job(&self, cluster: &EtcdCluster, job: &Job) -> Result<ImageCheck, ApplyError> {
+    async fn ask_job(&self, cluster: &EtcdCluster, job: &Job) -> Result<ImageJob, ApplyError> {
         let applier = &self.deps.applier;
         let key = ObjectKey::of(job);
-        let waits = |why: String| ImageCheck::Running { waits: Some(why) };
+        let waits = |why: String| ImageJob::Running { waits: Some(why) };
         let Some(stored) = applier.read::<Job>(&key).await? else {
-            applier.create(job).await?;
-            return Ok(ImageCheck::Running { waits: None });
+            return match applier.create(job).await {
+                Ok(_) => Ok(ImageJob::Running { waits: None }),
+                // A quota of Jobs, or a policy.
+                Err(error) if error.status().is_some() && error.is_refusal() => Ok(ImageJob::HeldUp {
+                    why: error.to_string(),
+                }),
+                Err(error) => Err(error),
+            };
         };
         if !is_owned(&stored, uid_of(cluster)) {
             return Ok(waits(format!(
@@ -151,27 +204,18 @@ impl Reconciler {
         if stored.metadata.deletion_timestamp.is_some() {
             return Ok(waits(format!("Job {} is being deleted", key.name)));
         }
-        let found = if content(&stored) == content(job) {
+        let says = if content(&stored) == content(job) {
             let selector = format!("{LABEL_JOB_NAME}={}", key.name);
             let pods = applier.list_labelled::<Pod>(&key.namespace, &selector).await?;
-            read_image_check(&stored, &pods, self.deps.clock.now())
+            read_image_job(&stored, &pods, self.deps.clock.now())
         } else {
             // It tries an earlier image.
-            None
+            ImageJob::Stopped
         };
-        if let Some(found) = found {
-            return Ok(found);
+        if let (ImageJob::Stopped, Some(uid)) = (&says, &stored.metadata.uid) {
+            applier.delete_uid::<Job>(&key, uid, None).await?;
         }
-        let deleted = match stored.metadata.uid.as_deref() {
-            Some(uid) => applier.delete_uid::<Job>(&key, uid, None).await,
-            None => Ok(()),
-        };
-        match deleted {
-            Ok(()) => Ok(ImageCheck::Running { waits: None }),
-            // What the Job found may be the reason why it is not skipped.
-            Err(error) if error.status().is_some() => Ok(waits(error.to_string())),
-            Err(error) => Err(error),
-        }
+        Ok(says)
     }
 }
 
@@ -185,63 +229,96 @@ fn uid_of(cluster: &EtcdCluster) -> &str {
     cluster.metadata.uid.as_deref().unwrap_or_default()
 }
 
-/// What follows where the API server refuses a call, or does not answer. An error only if this process is not the leader or the Job
-/// cannot be sent.
-fn from_failure(error: ApplyError) -> Result<ImageCheck, ApplyError> {
-    if matches!(error, ApplyError::NotLeading(_) | ApplyError::Unwritable { .. }) {
-        return Err(error);
-    }
-    let why = error.to_string();
-    Ok(match error.status().map(|status| status.code) {
-        // It does not judge the Job: no login, too slow, another write at the same time, too many requests, a webhook that is away.
-        None | Some(401 | 408 | 409 | 429 | 500..) => ImageCheck::Running { waits: Some(why) },
-        Some(_) => ImageCheck::Skipped { why },
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
-    use etcd_operator_cluster_core::observed_state::ImageProblem;
+
+    fn start() -> Timestamp {
+        "2026-01-01T01:00:00Z".parse().expect("a time")
+    }
+
+    fn job(content: &str) -> Job {
+        serde_json::from_value(json!({
+            "metadata": {"name": "c-image-1", "namespace": "ns", "annotations": {ANNOTATION_IMAGE_CHECK: content}},
+        }))
+        .expect("a Job")
+    }
+
+    fn problem() -> ImageProblem {
+        ImageProblem::NotRunning {
+            text: "it is not there".to_owned(),
+        }
+    }
+
+    fn held_up() -> ImageJob {
+        ImageJob::HeldUp {
+            why: "a quota".to_owned(),
+        }
+    }
 
     #[test]
-    fn a_job_is_asked_again_after_a_moment_at_once_while_it_runs_and_never_once_it_was_skipped() {
+    fn a_job_that_waits_is_asked_again_after_a_moment_and_one_that_was_skipped_after_an_hour() {
         let checks = ImageChecks::default();
         let key = ObjectKey::new("ns", "c");
-        let job = ObjectKey::new("ns", "c-image-1");
-        let start: Timestamp = "2026-01-01T01:00:00Z".parse().expect("a time");
-        let failed = ImageCheck::Failed(ImageProblem::NotRunning {
-            text: "it is not there".to_owned(),
-        });
-        let waits = ImageCheck::Running {
+        let is_recent = |content: &str, seconds| {
+            let now = start() + SignedDuration::from_secs(seconds);
+            checks.recent(&key, content, now).is_some()
+        };
+        let waits = ImageJob::Running {
             waits: Some("a webhook is away".to_owned()),
         };
-        let skipped = ImageCheck::Skipped {
-            why: "quota".to_owned(),
-        };
-        let running = ImageCheck::Running { waits: None };
-        for (found, for_seconds) in [
-            (failed, 14),
-            (waits, 14),
-            (skipped, 100_000),
-            (running, -1),
-            (ImageCheck::Passed, -1),
+        checks.settle(&key, &job("a"), waits, None, start());
+        assert!(is_recent("a", 14) && !is_recent("a", 15) && !is_recent("b", 0));
+        for says in [
+            ImageJob::Running { waits: None },
+            ImageJob::Stopped,
+            ImageJob::Passed,
+            ImageJob::Failed(problem()),
         ] {
-            let last = LastCheck {
-                at: start,
-                job: job.clone(),
-                content: "a".to_owned(),
-                found: found.clone(),
-            };
-            checks.record(&key, last);
-            for seconds in [0, 14, 15, 100_000] {
-                let now = start + SignedDuration::from_secs(seconds);
-                let expected = (seconds <= for_seconds).then(|| found.clone());
-                assert_eq!(checks.recent(&key, "a", now), expected, "{seconds}");
-                assert_eq!(checks.recent(&key, "b", now), None, "another image");
-            }
+            checks.settle(&key, &job("a"), says, None, start());
+            assert!(!is_recent("a", 0));
         }
-        assert_eq!(checks.forget(&key), Some(job));
+        let since = start() - HELD_UP_FOR;
+        checks.settle(&key, &job("a"), held_up(), None, since);
+        let skipped = checks.settle(&key, &job("a"), held_up(), None, start());
+        assert!(matches!(skipped, ImageCheck::Skipped { .. }));
+        assert!(is_recent("a", 3599) && !is_recent("a", 3600) && !is_recent("b", 0));
+        assert_eq!(checks.forget(&key), Some(ObjectKey::new("ns", "c-image-1")));
         assert_eq!(checks.forget(&key), None);
+    }
+
+    #[test]
+    fn a_job_that_is_held_up_for_two_minutes_without_a_break_is_skipped() {
+        let checks = ImageChecks::default();
+        let key = ObjectKey::new("ns", "c");
+        let settle = |content: &str, says: ImageJob, seconds| {
+            let now = start() + SignedDuration::from_secs(seconds);
+            checks.settle(&key, &job(content), says, None, now)
+        };
+        let waits = |why: Option<&str>| ImageCheck::Running {
+            waits: why.map(str::to_owned),
+        };
+        assert_eq!(settle("a", held_up(), 0), waits(None));
+        assert_eq!(settle("a", held_up(), 119), waits(Some("a quota")));
+        let running = ImageJob::Running { waits: None };
+        assert_eq!(settle("a", running, 121), waits(None));
+        assert_eq!(settle("a", held_up(), 122), waits(None), "it had a pod meanwhile");
+        assert_eq!(settle("b", held_up(), 300), waits(None), "another image");
+        assert!(matches!(settle("b", held_up(), 420), ImageCheck::Skipped { .. }));
+    }
+
+    #[test]
+    fn an_image_that_is_known_to_be_bad_is_never_skipped() {
+        let checks = ImageChecks::default();
+        let key = ObjectKey::new("ns", "c");
+        let known = problem();
+        let settle = |seconds| {
+            let now = start() + SignedDuration::from_secs(seconds);
+            checks.settle(&key, &job("a"), held_up(), Some(&known), now)
+        };
+        settle(0);
+        assert_eq!(settle(120), ImageCheck::Failed(problem()));
     }
 }

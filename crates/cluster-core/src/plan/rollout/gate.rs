@@ -26,7 +26,9 @@ pub fn is_template_changed(view: &ClusterView<'_>) -> bool {
 pub fn may_update_template(view: &ClusterView<'_>, persisted: &PersistedState) -> bool {
     is_change_wanted(view, persisted)
         && (must_follow_members(view)
-            || (is_update_due(view, persisted) && is_pod_admitted(view) && image_check::is_passed(view)))
+            || (is_update_due(view, persisted)
+                && is_pod_admitted(view)
+                && image_check::is_passed(view, persisted)))
 }
 
 /// Whether nothing but the API server's dry run of the changed pod keeps the pod template from changing, or the backup that comes
@@ -35,6 +37,7 @@ pub fn needs_dry_run(view: &ClusterView<'_>, persisted: &PersistedState) -> bool
     let requests_backup = || matches!(due_backup(view, persisted), BackupFirst::ToRequest(_));
     is_change_wanted(view, persisted)
         && !must_follow_members(view)
+        && !image_check::is_resting(view.observed, persisted)
         && (is_update_due(view, persisted) || requests_backup())
 }
 
@@ -46,7 +49,11 @@ pub fn needs_image_check(view: &ClusterView<'_>, persisted: &PersistedState) -> 
         needs_dry_run(view, persisted)
             || (may_enable_downgrade(view, persisted) && downgrade::is_backup_due(view, persisted))
     };
-    image_check::changes_image(view) && !is_template_to_blame(view) && is_due() && is_pod_admitted(view)
+    image_check::changes_image(view)
+        && !image_check::is_resting(view.observed, persisted)
+        && !is_template_to_blame(view)
+        && is_due()
+        && is_pod_admitted(view)
 }
 
 /// Whether the members cannot start again with the minor version of the template. It then changes at once, without a
@@ -70,11 +77,21 @@ fn is_needed_to_start(view: &ClusterView<'_>) -> bool {
         && (stuck::stuck_pods(view).next().is_some() || is_unserved_without_quorum(view))
 }
 
-/// Whether a member does not start with a template with which none has served, so that it cannot be worse off with the next one.
+/// Whether a voter does not start with a template with which none has served, so that it cannot be worse off with the next one.
 fn is_template_to_blame(view: &ClusterView<'_>) -> bool {
-    is_needed_to_start(view)
-        && (stuck::stuck_pods(view).any(|(_, pod)| !view.has_served_template(pod))
-            || is_unserved_without_quorum(view))
+    is_needed_to_start(view) && (is_voter_stuck_unserved(view) || is_unserved_without_quorum(view))
+}
+
+/// Whether the pod of a voter is stuck with a template with which none has served. Any stuck pod counts while the membership is
+/// unknown, as it may be one of a voter.
+fn is_voter_stuck_unserved(view: &ClusterView<'_>) -> bool {
+    let mut stuck = stuck::stuck_pods(view).filter(|(_, pod)| !view.has_served_template(pod));
+    match view.known() {
+        Some(known) => {
+            stuck.any(|(ordinal, _)| known.voters().any(|voter| view.ordinal(voter) == Some(ordinal)))
+        }
+        None => stuck.next().is_some(),
+    }
 }
 
 /// Whether the members can be restarted with another pod template, but for what the API server says to that.
@@ -98,7 +115,7 @@ pub fn may_enable_downgrade(view: &ClusterView<'_>, persisted: &PersistedState) 
         && versions::is_previous_minor(view)
         && view.observed.wanted.has_slot
         && backup_first::state(view, persisted).is_done()
-        && image_check::is_passed(view)
+        && image_check::is_passed(view, persisted)
 }
 
 /// Whether the API server would create the pods of the changed template, as far as it was asked. Without an answer, the template
@@ -107,29 +124,28 @@ fn is_pod_admitted(view: &ClusterView<'_>) -> bool {
     match &view.observed.pod_admission {
         PodAdmission::NotAsked | PodAdmission::Admitted | PodAdmission::NotSupported { .. } => true,
         PodAdmission::Refused { .. } => false,
-        PodAdmission::Unknown { .. } => view.known().is_none_or(|known| {
-            let mut stuck = stuck::stuck_pods(view).filter(|(_, pod)| !view.has_served_template(pod));
-            stuck.any(|(ordinal, _)| known.voters().any(|voter| view.ordinal(voter) == Some(ordinal)))
-        }),
+        PodAdmission::Unknown { .. } => view.known().is_none() || is_voter_stuck_unserved(view),
     }
 }
 
 /// Whether the change that the spec asks for by now cannot be made: the user must act, the API server does not create its pods, or
 /// its image is not known to be usable. The one before it is not carried on meanwhile: the spec asks for it no more.
-pub fn is_change_refused(view: &ClusterView<'_>) -> bool {
+pub fn is_change_refused(view: &ClusterView<'_>, persisted: &PersistedState) -> bool {
     // Whoever takes the consent to a downgrade back, or asks for a version that cannot be reached, changes no template.
     let is_version_refused =
         view.observed.wanted.version_blocker.is_some() && !versions::is_template_behind(view);
     is_version_refused
         || (is_template_changed(view)
-            && (user_blocker(view).is_some() || !is_pod_admitted(view) || !image_check::is_passed(view)))
+            && (user_blocker(view).is_some()
+                || !is_pod_admitted(view)
+                || !image_check::is_passed(view, persisted)))
 }
 
 /// How far the backup before another minor version is. `NotNeeded` also while something else keeps the members from
 /// that version, or, before it is requested, the API server does not admit the pods.
 pub fn pending_backup(view: &ClusterView<'_>, persisted: &PersistedState) -> BackupFirst {
     match due_backup(view, persisted) {
-        BackupFirst::ToRequest(_) if !is_pod_admitted(view) || !image_check::is_passed(view) => {
+        BackupFirst::ToRequest(_) if !is_pod_admitted(view) || !image_check::is_passed(view, persisted) => {
             BackupFirst::NotNeeded
         }
         backup => backup,

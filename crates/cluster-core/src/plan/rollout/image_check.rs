@@ -4,7 +4,8 @@
 use etcd_operator_etcd_types::version::Minor;
 
 use crate::blocker::Blocker;
-use crate::observed_state::ImageCheck;
+use crate::observed_state::{ImageCheck, ObservedCluster};
+use crate::persisted_state::{ImageFailure, PersistedState};
 use crate::plan::cluster_view::ClusterView;
 
 /// Whether the etcd image changes to one that no member runs.
@@ -24,21 +25,54 @@ pub fn changes_image(view: &ClusterView<'_>) -> bool {
     is_changed && !serves
 }
 
-/// Whether nothing is known against the image, as far as it was asked.
-pub fn is_passed(view: &ClusterView<'_>) -> bool {
+/// What is to be remembered against the image: what a Job has found now, or earlier and not refuted. An edit of the spec has the
+/// image tried again at once.
+pub fn remember(
+    view: &ClusterView<'_>,
+    earlier: Option<ImageFailure>,
+    is_edited: bool,
+) -> Option<ImageFailure> {
+    let wanted = &view.observed.wanted;
+    let is_same = |failure: &ImageFailure| {
+        failure.image == wanted.image && failure.version == wanted.version.to_string()
+    };
+    let mut earlier = earlier.filter(|failure| is_same(failure) && changes_image(view));
+    if let Some(earlier) = earlier.as_mut().filter(|_| is_edited) {
+        earlier.tries = 0;
+    }
     match &view.observed.image_check {
-        ImageCheck::NotAsked | ImageCheck::Passed | ImageCheck::Skipped { .. } => true,
-        ImageCheck::Running { .. } | ImageCheck::Failed(_) => false,
+        ImageCheck::Failed(problem) => Some(ImageFailure::found(
+            &wanted.image,
+            &wanted.version,
+            problem.clone(),
+            earlier.map_or(0, |earlier| earlier.tries),
+            view.observed.now,
+        )),
+        ImageCheck::Passed => None,
+        ImageCheck::NotAsked | ImageCheck::Running { .. } | ImageCheck::Skipped { .. } => earlier,
     }
 }
 
+/// What is known against the image.
+pub fn failure(persisted: &PersistedState) -> Option<&ImageFailure> {
+    persisted.rollout.as_ref()?.image_failure.as_ref()
+}
+
+/// Whether nothing is known against the image, as far as it was asked.
+pub fn is_passed(view: &ClusterView<'_>, persisted: &PersistedState) -> bool {
+    let is_running = matches!(view.observed.image_check, ImageCheck::Running { .. });
+    failure(persisted).is_none() && !is_running
+}
+
+/// Whether the image is known to be bad, and is not tried again yet.
+pub fn is_resting(observed: &ObservedCluster, persisted: &PersistedState) -> bool {
+    failure(persisted).is_some_and(|failure| !failure.is_due(observed.now))
+}
+
 /// Why the image cannot be used.
-pub fn blocker(view: &ClusterView<'_>) -> Option<Blocker> {
-    match &view.observed.image_check {
-        ImageCheck::Failed(problem) => Some(Blocker::ImageNotUsable {
-            image: view.observed.wanted.image.clone(),
-            problem: problem.clone(),
-        }),
-        _ => None,
-    }
+pub fn blocker(persisted: &PersistedState) -> Option<Blocker> {
+    failure(persisted).map(|failure| Blocker::ImageNotUsable {
+        image: failure.image.clone(),
+        problem: failure.problem.clone(),
+    })
 }

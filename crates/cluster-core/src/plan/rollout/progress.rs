@@ -3,7 +3,7 @@
 use super::health::voter_problem;
 use super::outdated::is_outdated;
 use super::version_path::version_path;
-use super::{gate, minor, state, versions};
+use super::{gate, image_check, minor, state, versions};
 use crate::persisted_state::{PersistedState, RestartedMember, Rollout};
 use crate::plan::cluster_view::ClusterView;
 use crate::plan::step::Step;
@@ -36,12 +36,16 @@ pub fn refresh(view: &ClusterView<'_>, persisted: &mut PersistedState) {
         let is_known = versions::is_mixed(view) || !observed.has_pods();
         let reversible = rollout.reversible.filter(|_| is_known);
         let path = rollout.path.take();
+        let image_failure = image_check::remember(view, rollout.image_failure.take(), true);
         *rollout = Rollout {
             current,
             reversible,
             path,
+            image_failure,
             ..begin()
         };
+    } else {
+        rollout.image_failure = image_check::remember(view, rollout.image_failure.take(), false);
     }
     if rollout
         .current

@@ -2,6 +2,7 @@
 
 use etcd_operator_api::cluster::UpdateStrategy;
 use etcd_operator_api::condition::ConditionType;
+use jiff::SignedDuration;
 
 use super::backup_first::{minor_step, nightly, with};
 use super::downgrade::asked_with_consent;
@@ -10,7 +11,7 @@ use super::rollout::{edited, may_update, template_changed};
 use super::scene::{Scene, waiting};
 use super::{plan, planned};
 use crate::blocker::{Blocker, BlockerReason};
-use crate::observed_state::{ImageCheck, ImageProblem, PodAdmission};
+use crate::observed_state::{Container, ImageCheck, ImageProblem, PodAdmission, StartDelay};
 use crate::plan::{PendingCause, RolloutState};
 
 const NEW: &str = "mirror/etcd:v3.6.16";
@@ -99,6 +100,92 @@ fn members_that_served_with_their_template_wait_for_the_check() {
     assert!(needs_check(&unscheduled));
     unscheduled.observed.image_check = failed();
     assert!(!may_update(&unscheduled), "the others would get the bad image");
+}
+
+#[test]
+fn a_stuck_pod_that_is_no_voter_lets_no_untried_image_through() {
+    let mut scene = template_changed(3);
+    scene.asks_for(4);
+    let next = plan(&scene.observed);
+    scene.stored(&next);
+    scene.pod(3, "pod-3");
+    let now = scene.observed.now;
+    let pod = scene.pod_at(3);
+    pod.spec_hash = Some("edited".to_owned());
+    pod.created = Some(now);
+    pod.container = Container::Waiting(StartDelay::NotScheduled);
+    pod.unscheduled_since = Some(now);
+    scene.edited("corrected");
+    NEW.clone_into(&mut scene.observed.wanted.image);
+    assert!(needs_check(&scene));
+    scene.observed.image_check = running();
+    assert!(!may_update(&scene));
+}
+
+/// A cluster whose status remembers that the image is bad.
+fn remembered(seconds: i64) -> Scene {
+    let mut scene = checked(3, failed());
+    let next = plan(&scene.observed);
+    scene.stored(&next);
+    scene.observed.image_check = ImageCheck::NotAsked;
+    scene.observed.now += SignedDuration::from_secs(seconds);
+    scene
+}
+
+#[test]
+fn a_bad_image_is_remembered_and_tried_again_later() {
+    for (seconds, is_tried) in [(14, false), (15, true)] {
+        let scene = remembered(seconds);
+        assert_eq!(needs_check(&scene), is_tried, "{seconds}");
+        assert_eq!(plan(&scene.observed).needs_dry_run, is_tried, "{seconds}");
+        for check in [
+            ImageCheck::NotAsked,
+            running(),
+            ImageCheck::Skipped {
+                why: "a quota".to_owned(),
+            },
+        ] {
+            let mut scene = remembered(seconds);
+            scene.observed.image_check = check;
+            assert!(
+                !may_update(&scene) && planned(&scene) == "Blocked - -",
+                "{seconds}"
+            );
+        }
+        let mut full = remembered(seconds);
+        full.observed.wanted.has_slot = false;
+        assert_eq!(
+            planned(&full),
+            "Blocked - -",
+            "others roll out, and it is told all the same"
+        );
+        let mut passed = remembered(seconds);
+        passed.observed.image_check = ImageCheck::Passed;
+        assert!(may_update(&passed));
+    }
+}
+
+#[test]
+fn an_edit_has_a_bad_image_tried_at_once_and_another_image_is_another_matter() {
+    let mut edited = remembered(1);
+    edited.edited("a flag more");
+    assert!(needs_check(&edited) && !may_update(&edited));
+    let mut other = remembered(1);
+    other.edited("another image");
+    "mirror/etcd:v3.6.15".clone_into(&mut other.observed.wanted.image);
+    assert!(needs_check(&other));
+    assert_eq!(
+        plan(&other.observed)
+            .persisted
+            .rollout
+            .and_then(|rollout| rollout.image_failure),
+        None
+    );
+    let mut back = remembered(1);
+    back.edited("as-asked");
+    let set = back.observed.set.as_ref().and_then(|set| set.image.clone());
+    back.observed.wanted.image = set.expect("an image");
+    assert_eq!(plan(&back.observed).rollout, RolloutState::Complete);
 }
 
 #[test]

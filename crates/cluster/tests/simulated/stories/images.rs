@@ -1,5 +1,6 @@
 //! New etcd images, which a Job tries before any member gets them.
 
+use etcd_operator_testkit::fake::{Call, Fault, Matching, Verb};
 use etcd_operator_testkit::gate::Side;
 use etcd_operator_testkit::machine::{
     MISLABELLED_FOR_MEMBERS_REPOSITORY, MISLABELLED_REPOSITORY, MISSING_REPOSITORY,
@@ -27,16 +28,6 @@ fn set_back(sim: &Simulation) {
 
 fn jobs(sim: &Simulation) -> usize {
     sim.fake().list_objects("batch/v1", "Job", NAMESPACE).len()
-}
-
-/// The repositories of the images that Jobs try.
-fn images(sim: &Simulation) -> Vec<String> {
-    let jobs = sim.fake().list_objects("batch/v1", "Job", NAMESPACE);
-    let image = |job: &Value| {
-        let image = job["spec"]["template"]["spec"]["containers"][0]["image"].as_str()?;
-        Some(image.rsplit_once(':')?.0.to_owned())
-    };
-    jobs.iter().filter_map(image).collect()
 }
 
 /// A pod of a Job that has not ended.
@@ -104,18 +95,14 @@ fn an_image_that_cannot_be_pulled_or_has_another_version_than_its_tag_touches_no
             let (before, had, claims) = (uids(&sim), template(&sim), super::claims(&sim));
             repository(&sim, bad);
             sim.expect("the image is told", 2 * MINUTE, is_unusable).await;
-            for _ in 0..30 {
+            for _ in 0..75 {
                 tokio::time::sleep(MINUTE).await;
                 assert!(is_unusable(&sim), "{bad}: it stands while it is tried again");
+                assert!(!is_told_skipped(&sim) && jobs(&sim) <= 1, "{bad}");
                 assert_eq!(uids(&sim), before, "{bad}");
                 assert!(sim.is_whole("c", size), "{bad}");
             }
             assert_eq!(template(&sim), had, "{bad}");
-            assert_eq!(
-                jobs(&sim),
-                1,
-                "{bad}: Kubernetes tries it again, not the operator"
-            );
             set_back(&sim);
             is_rolled_out(&sim, size, "1").await;
             assert_eq!(super::claims(&sim), claims, "a bad image costs no volume");
@@ -239,7 +226,9 @@ fn an_operator_that_dies_as_it_creates_or_deletes_a_job_goes_on_with_it() {
             sim.crash_operator_around(call, side, 20 * SECOND);
             repository(&sim, MISLABELLED_REPOSITORY);
             sim.expect("the other image is tried", 5 * MINUTE, |sim| {
-                sim.starts() > starts && is_unusable(sim) && images(sim) == [MISLABELLED_REPOSITORY]
+                let failure = &status(sim)["rollout"]["imageFailure"];
+                let image = failure["image"].as_str().unwrap_or_default();
+                sim.starts() > starts && is_unusable(sim) && image.starts_with(MISLABELLED_REPOSITORY)
             })
             .await;
             assert_eq!(uids(&sim), before, "{call} {side:?}");
@@ -252,7 +241,7 @@ fn an_operator_that_dies_as_it_creates_or_deletes_a_job_goes_on_with_it() {
 }
 
 #[test]
-fn a_bad_image_stays_bad_while_its_pod_cannot_come_back_and_a_new_operator_knows() {
+fn a_bad_image_stays_bad_while_no_job_gets_a_pod_and_a_new_operator_knows() {
     run(90, |sim| async move {
         cluster(&sim, 3).await;
         let _writers = sim.write("c", 2, SECOND);
@@ -260,24 +249,76 @@ fn a_bad_image_stays_bad_while_its_pod_cannot_come_back_and_a_new_operator_knows
         repository(&sim, MISSING_REPOSITORY);
         change(&sim, "1");
         sim.expect("the image is told", 2 * MINUTE, is_unusable).await;
-        sim.kill_operator();
         sim.machine().refuse_job_pods(true);
-        let pod = pod_of_job(&sim).expect("it waits for the image");
-        sim.fake().delete_object("v1", "Pod", NAMESPACE, &pod);
+        sim.kill_operator();
         sim.start_operator();
-        for _ in 0..30 {
+        for _ in 0..75 {
             tokio::time::sleep(MINUTE).await;
             assert!(
-                uids(&sim) == before && !is_told_skipped(&sim),
+                is_unusable(&sim) && uids(&sim) == before,
                 "it was not let through"
             );
+            assert!(!is_told_skipped(&sim));
         }
-        assert_eq!(condition(&sim, "RolledOut").0, "False");
         sim.machine().refuse_job_pods(false);
-        sim.expect("the image is told again", 2 * MINUTE, is_unusable)
-            .await;
         sim.machine().bring_missing_images();
         is_rolled_out(&sim, 3, "1").await;
+        ends_well(&sim).await;
+    });
+}
+
+#[test]
+fn a_job_that_cannot_be_read_or_created_says_nothing_about_its_image() {
+    for (seed, verb, resource) in [
+        (93, Verb::Get, "jobs"),
+        (94, Verb::List, "pods"),
+        (95, Verb::Create, "jobs"),
+    ] {
+        run(seed, |sim| async move {
+            cluster(&sim, 3).await;
+            let before = uids(&sim);
+            // As while a quota's status is unknown, or roles are created anew.
+            let calls = Matching::any().verb(verb).resource(resource);
+            let refused = Fault::Refuse(403, "forbidden".to_owned());
+            sim.fake().fault(calls.clone(), refused.clone(), 1);
+            repository(&sim, MISSING_REPOSITORY);
+            sim.expect("the image is told", 5 * MINUTE, is_unusable).await;
+            sim.fake().fault(calls, refused, 3);
+            tokio::time::sleep(20 * MINUTE).await;
+            assert!(is_unusable(&sim) && !is_told_skipped(&sim), "{resource}");
+            assert_eq!(uids(&sim), before, "{resource}");
+            ends_well(&sim).await;
+        });
+    }
+}
+
+#[test]
+fn a_bad_image_costs_few_calls() {
+    run(96, |sim| async move {
+        cluster(&sim, 3).await;
+        repository(&sim, MISSING_REPOSITORY);
+        sim.expect("the image is told", 2 * MINUTE, is_unusable).await;
+        tokio::time::sleep(10 * MINUTE).await;
+        let mark = sim.fake().mark();
+        tokio::time::sleep(10 * MINUTE).await;
+        let calls = sim.fake().calls_since(mark);
+        let count = |verb: Verb, resource: &str| {
+            let is_such = |call: &&Call| call.verb == verb && call.resource == resource;
+            calls.iter().filter(is_such).count()
+        };
+        // Two tries: each has a dry run, a Job, and some looks at both until it is deleted.
+        assert!(
+            count(Verb::Create, "jobs") <= 3,
+            "{}",
+            count(Verb::Create, "jobs")
+        );
+        for (verb, resource) in [(Verb::Get, "jobs"), (Verb::List, "pods"), (Verb::Create, "pods")] {
+            assert!(
+                count(verb, resource) <= 20,
+                "{resource}: {}",
+                count(verb, resource)
+            );
+        }
         ends_well(&sim).await;
     });
 }
