@@ -1,5 +1,7 @@
 //! What is remembered of a rollout: which change it is, which member restarts, and when something last got on.
 
+use etcd_operator_api::cluster::UpdateStrategy;
+
 use super::health::voter_problem;
 use super::outdated::is_outdated;
 use super::version_path::version_path;
@@ -46,6 +48,9 @@ pub fn refresh(view: &ClusterView<'_>, persisted: &mut PersistedState) {
         };
     } else {
         rollout.image_failure = image_check::remember(view, rollout.image_failure.take(), false);
+    }
+    if rollout.current.is_none() && observed.desired.updates.strategy == UpdateStrategy::OnDelete {
+        rollout.set_current(deleted_by_user(view), observed.now);
     }
     if rollout
         .current
@@ -110,6 +115,21 @@ pub fn record_step(view: &ClusterView<'_>, persisted: &mut PersistedState, step:
     if leaves_lower_minor {
         rollout.reversible = Some(false);
     }
+}
+
+/// A member whose outdated pod the user has deleted. It counts as one that is restarted until it serves again: nothing is rolled out
+/// before.
+fn deleted_by_user(view: &ClusterView<'_>) -> Option<RestartedMember> {
+    let observed = view.observed;
+    let made_for = observed.set.as_ref()?.spec_hash.as_ref();
+    observed.members.iter().find_map(|(ordinal, member)| {
+        let pod = member.pod.as_ref()?;
+        (pod.deleting.is_some() && pod.has_other_spec_hash(made_for)).then(|| RestartedMember {
+            ordinal: *ordinal,
+            pod: pod.uid.clone(),
+            left_at: None,
+        })
+    })
 }
 
 /// Whether the pod of a member that is to be restarted goes, or is gone and no other one has come.

@@ -84,7 +84,7 @@ pub fn state(view: &ClusterView<'_>, persisted: &PersistedState) -> RolloutState
         }
         PodAdmission::NotAsked | PodAdmission::Admitted | PodAdmission::NotSupported { .. } => {}
     }
-    if let Some(blocker) = image_check::blocker(view) {
+    if let Some(blocker) = image_check::blocker(persisted) {
         return RolloutState::Blocked(blocker);
     }
     if let ImageCheck::Running { waits } = &observed.image_check {
@@ -127,7 +127,9 @@ pub fn state(view: &ClusterView<'_>, persisted: &PersistedState) -> RolloutState
         return RolloutState::Pending(cause);
     }
     match observed.desired.updates.strategy {
-        UpdateStrategy::OnDelete if !is_open => RolloutState::OnDelete,
+        UpdateStrategy::OnDelete if !is_open && (has_outdated || !is_current_restarting) => {
+            RolloutState::OnDelete
+        }
         _ if !observed.wanted.has_slot => RolloutState::Pending(PendingCause::OtherClusters),
         _ => RolloutState::RollingOut,
     }

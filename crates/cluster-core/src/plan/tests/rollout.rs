@@ -458,6 +458,30 @@ fn the_strategy_decides_who_restarts_members() {
 }
 
 #[test]
+fn a_change_is_rolled_out_on_delete_once_the_last_member_serves_with_it() {
+    let mut scene = edited(3);
+    scene.observed.desired.updates.strategy = UpdateStrategy::OnDelete;
+    let next = plan(&scene.observed);
+    scene.stored(&next);
+    for number in [0, 1, 2] {
+        assert_eq!(rolled_out(&scene).0, "OnDelete");
+        scene.pod_at(number).deleting = Some(scene.observed.now);
+        let next = plan(&scene.observed);
+        assert_eq!(next.step, None);
+        scene.stored(&next);
+        scene.gone(number);
+        let last = if number == 2 { "RollingOut" } else { "OnDelete" };
+        assert_eq!(rolled_out(&scene).0, last, "{number}");
+        let next = plan(&scene.observed);
+        scene.stored(&next);
+        restarted(&mut scene, number, &format!("new-{number}"));
+        let next = plan(&scene.observed);
+        scene.stored(&next);
+    }
+    assert_eq!(rolled_out(&scene).0, "UpToDate");
+}
+
+#[test]
 fn members_that_find_no_node_hold_no_change_up() {
     let mut scene = template_changed(3);
     scene.asks_for(5);
