@@ -38,6 +38,7 @@ mod running_backup;
 mod scale;
 mod scene;
 mod stable;
+mod strategy;
 mod stuck;
 mod summary;
 mod template_not_served;

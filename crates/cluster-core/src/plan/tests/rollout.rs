@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use etcd_operator_api::cluster::{Retention, UpdateStrategy};
+use etcd_operator_api::cluster::Retention;
 use etcd_operator_api::condition::ConditionType;
 use etcd_operator_api::names::ANNOTATION_RESTART;
 use etcd_operator_api::{EtcdCluster, EtcdClusterSpec, EtcdClusterStatus};
@@ -52,7 +52,7 @@ pub fn may_update(scene: &Scene) -> bool {
     layout.expect("a layout").may_update_template()
 }
 
-fn rolled_out(scene: &Scene) -> (String, String) {
+pub fn rolled_out(scene: &Scene) -> (String, String) {
     let found = condition_of(&status_of(scene), ConditionType::RolledOut).expect("the condition");
     (
         found.reason.unwrap_or_default(),
@@ -429,56 +429,6 @@ fn what_cannot_be_rolled_out_says_what_the_user_must_do() {
     stuck.silent(1);
     stuck.pod_at(1).container = waiting("ImagePullBackOff");
     assert!(!may_update(&stuck));
-}
-
-#[test]
-fn the_strategy_decides_who_restarts_members() {
-    let mut on_delete = edited(3);
-    on_delete.observed.desired.updates.strategy = UpdateStrategy::OnDelete;
-    assert!(may_update(&on_delete));
-    let next = plan(&on_delete.observed);
-    on_delete.stored(&next);
-    assert_eq!(planned(&on_delete), "Converged - -");
-    let ready = condition_of(&status_of(&on_delete), ConditionType::Ready).expect("the condition");
-    assert_eq!(
-        (ready.status.as_str(), rolled_out(&on_delete).0.as_str()),
-        ("True", "OnDelete")
-    );
-
-    let mut paused = template_changed(3);
-    paused.edited("edited-again");
-    paused.observed.desired.updates.strategy = UpdateStrategy::Paused;
-    assert!(!may_update(&paused));
-    assert_eq!(planned(&paused), "Converged - -");
-    let ready = condition_of(&status_of(&paused), ConditionType::Ready).expect("the condition");
-    assert_eq!(
-        (ready.status.as_str(), rolled_out(&paused).0.as_str()),
-        ("True", "Paused")
-    );
-}
-
-#[test]
-fn a_change_is_rolled_out_on_delete_once_the_last_member_serves_with_it() {
-    let mut scene = edited(3);
-    scene.observed.desired.updates.strategy = UpdateStrategy::OnDelete;
-    let next = plan(&scene.observed);
-    scene.stored(&next);
-    for number in [0, 1, 2] {
-        assert_eq!(rolled_out(&scene).0, "OnDelete");
-        scene.pod_at(number).deleting = Some(scene.observed.now);
-        let next = plan(&scene.observed);
-        assert_eq!(next.step, None);
-        scene.stored(&next);
-        scene.gone(number);
-        let last = if number == 2 { "RollingOut" } else { "OnDelete" };
-        assert_eq!(rolled_out(&scene).0, last, "{number}");
-        let next = plan(&scene.observed);
-        scene.stored(&next);
-        restarted(&mut scene, number, &format!("new-{number}"));
-        let next = plan(&scene.observed);
-        scene.stored(&next);
-    }
-    assert_eq!(rolled_out(&scene).0, "UpToDate");
 }
 
 #[test]
