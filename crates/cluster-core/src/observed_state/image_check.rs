@@ -136,7 +136,7 @@ pub fn read_image_job(job: &Job, pods: &[Pod], now: Timestamp) -> ImageJob {
     }
     let Some(pod) = pod else {
         let name = job.metadata.name.as_deref().unwrap_or_default();
-        let why = format!("Job {name} has no pod, see kubectl describe job {name}");
+        let why = format!("Job {name} has no pod");
         return ImageJob::HeldUp { why };
     };
     let name = pod.metadata.name.as_deref().unwrap_or_default();

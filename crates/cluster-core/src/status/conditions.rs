@@ -16,7 +16,7 @@ use crate::blocker::{self, Blocker};
 use crate::desired::Desired;
 use crate::observed_state::{ObservedMember, Ordinal};
 use crate::persisted_state::Restore;
-use crate::plan::{ClusterView, Plan, Reason, RolloutState, majority, restarting_member};
+use crate::plan::{ClusterView, PendingCause, Plan, Reason, RolloutState, majority, restarting_member};
 
 /// The reason while the API server refuses the next step.
 const STEP_REFUSED: &str = "StepRefused";
@@ -163,8 +163,9 @@ pub fn findings(
         (false, true) => add(ConditionType::Available, false, "NoQuorum", &elsewhere),
         (false, false) => add(ConditionType::Available, false, "NotFormed", &elsewhere),
     }
+    let is_told = matches!(&plan.rollout, RolloutState::Blocked(blocker) if plan.explanation.blockers.contains(blocker));
     let pending = match rollout::pending_text(view, plan, inputs) {
-        Some(pending) if !is(&[Reason::Converged, Reason::RollingOut]) => format!(" {pending}"),
+        Some(pending) if !is_told && !is(&[Reason::Converged, Reason::RollingOut]) => format!(" {pending}"),
         _ => String::new(),
     };
     let refused_step = step_failure::refused_step(inputs, before_status.plan.as_ref());
@@ -382,7 +383,10 @@ pub fn summarize(view: &ClusterView<'_>, plan: &Plan, inputs: &StatusInputs<'_>)
         return step_failure::CRD_OUTDATED_MESSAGE.to_owned();
     }
     match rollout::pending_text(view, plan, inputs) {
-        Some(pending) if reason == Reason::Converged => format!("All members are healthy. {pending}"),
+        Some(pending) if reason == Reason::Converged => match plan.rollout {
+            RolloutState::Pending(PendingCause::Members) => pending,
+            _ => format!("All members are healthy. {pending}"),
+        },
         _ => plan.explanation.text.clone(),
     }
 }

@@ -122,7 +122,7 @@ pub fn pending_text(view: &ClusterView<'_>, plan: &Plan, inputs: &StatusInputs<'
             )
         }
         RolloutState::Blocked(blocker @ Blocker::ImageNotUsable { .. }) => format!(
-            "{changes}: {blocker}.{}",
+            "{changes}: {blocker}. It is tried again at once after an edit, else within five minutes.{}",
             intermediate_hint(view).unwrap_or_default()
         ),
         RolloutState::Blocked(blocker) => format!("{changes}: {blocker}."),

@@ -88,7 +88,10 @@ impl ImageChecks {
                 let waited = now.duration_since(since);
                 match known {
                     _ if waited < HELD_UP_FOR => ImageCheck::Running {
-                        waits: (waited >= USUALLY_WITHIN).then_some(why),
+                        waits: (waited >= USUALLY_WITHIN).then(|| {
+                            let name = job.metadata.name.as_deref().unwrap_or_default();
+                            format!("{why}, see kubectl describe job {name}")
+                        }),
                     },
                     Some(known) => ImageCheck::Failed(known.clone()),
                     None => ImageCheck::Skipped { why },
@@ -301,7 +304,10 @@ mod tests {
             waits: why.map(str::to_owned),
         };
         assert_eq!(settle("a", held_up(), 0), waits(None));
-        assert_eq!(settle("a", held_up(), 119), waits(Some("a quota")));
+        assert_eq!(
+            settle("a", held_up(), 119),
+            waits(Some("a quota, see kubectl describe job c-image-1"))
+        );
         let running = ImageJob::Running { waits: None };
         assert_eq!(settle("a", running, 121), waits(None));
         assert_eq!(settle("a", held_up(), 122), waits(None), "it had a pod meanwhile");

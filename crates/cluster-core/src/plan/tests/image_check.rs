@@ -228,6 +228,9 @@ fn an_image_that_cannot_be_used_blocks_the_rollout_and_nothing_else() {
             message.contains(NEW) && message.contains("ImagePullBackOff: not found"),
             "{message}"
         );
+        let progressing = condition_of(&status, ConditionType::Progressing).expect("the condition");
+        let message = progressing.message.unwrap_or_default();
+        assert_eq!(message.matches(NEW).count(), 1, "{message}");
     }
     let mut larger = checked(3, failed());
     larger.asks_for(5);
