@@ -112,9 +112,9 @@ pub struct Reconciler {
     derived: DerivedCache,
     /// Clusters whose members are being restarted.
     rollout_slots: RolloutSlots,
-    /// Changed pods that the API server does not admit.
+    /// What the API server said to the changed pods.
     dry_runs: DryRuns,
-    /// New etcd images that cannot be used, or could not be tried.
+    /// What the Jobs said that try new etcd images.
     image_checks: ImageChecks,
     /// What was read of each cluster, for the page of metrics.
     readings: Readings,

@@ -276,7 +276,7 @@ pub struct ImageFailureStatus {
     /// What the kubelet or etcd said.
     #[serde(default)]
     pub message: String,
-    /// How often it was tried.
+    /// How often it was tried in vain since the spec was edited.
     #[serde(default)]
     pub tries: i32,
     /// When it was last tried. It is tried again after 15 seconds, then after pauses that grow to five minutes, and at once after

@@ -1,5 +1,5 @@
 //! The Job that starts the etcd image of a changed template with `etcd --version`, before any member gets the template. Its pod is
-//! the members' without what makes a member of it: what admits and places those admits and places it.
+//! the members' without what makes a member of it: most of what admits and places those admits and places it.
 
 use etcd_operator_api::names::{
     ANNOTATION_IMAGE_CHECK, APP_IMAGE_CHECK_VALUE, ClusterName, LABEL_APP, LABEL_MANAGED_BY, MANAGED_BY,
@@ -19,7 +19,7 @@ use super::labels::{ETCD, ETCD_MINOR, INSTALL, Map, string_map};
 use super::template::live_metadata;
 use super::volumes::{self, PROGRAM, TOOLS};
 
-/// How long the Job may take in all, if a quota or the scheduler does not hold it up.
+/// How long the Job may take in all; then another one takes its place.
 const DEADLINE_SECONDS: i64 = 600;
 /// How long the Job stays after it has ended.
 const TTL_SECONDS: i32 = 600;

@@ -183,7 +183,14 @@ pub fn pending_text(view: &ClusterView<'_>, plan: &Plan, inputs: &StatusInputs<'
             bounded(message.trim_end_matches('.'), MAX_QUOTE_CHARS)
         ),
         RolloutState::OnDelete if outdated.is_empty() => {
-            format!("{changes}: the pod template changes now.")
+            let rollout = plan.persisted.rollout.as_ref();
+            match rollout.and_then(|rollout| rollout.current.as_ref()) {
+                Some(current) => {
+                    let member = observed.name(current.ordinal);
+                    format!("{member} restarts with the current pod template. Every other member has it.")
+                }
+                None => format!("{changes}: the pod template changes now."),
+            }
         }
         RolloutState::OnDelete => format!(
             "{} have an earlier pod template. Each takes the current one when its pod is deleted: spec.updates.strategy is OnDelete.",

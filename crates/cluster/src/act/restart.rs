@@ -60,7 +60,7 @@ pub async fn restart_pod(
     }
     let pod_key = key.beside(&name);
     let found = deps.applier.read::<Pod>(&pod_key).await?;
-    if found.is_some_and(|found| found.metadata.deletion_timestamp.is_some()) {
+    if found.is_none_or(|found| found.metadata.deletion_timestamp.is_some()) {
         // The informer's copy does not show it yet: the restart is not told twice.
         return Ok(Outcome::Stale(format!("pod {name} goes already")));
     }

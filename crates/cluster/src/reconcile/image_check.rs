@@ -30,7 +30,8 @@ const SKIPPED_FOR: SignedDuration = SignedDuration::from_hours(1);
 /// The label in which the controller of Jobs names the Job of a pod.
 const LABEL_JOB_NAME: &str = "job-name";
 
-/// What the Jobs said last, so that they are not asked all the time; cheap to clone. Whoever begins anew waits for two minutes again.
+/// What the Jobs said last, so that they are not asked all the time; cheap to clone. A process that begins anew knows none, and
+/// waits for two minutes again before it skips one.
 #[derive(Clone, Debug, Default)]
 pub struct ImageChecks(Arc<Mutex<BTreeMap<ObjectKey, LastCheck>>>);
 

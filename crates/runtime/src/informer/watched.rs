@@ -11,7 +11,8 @@ use serde::de::DeserializeOwned;
 
 /// A kind that can be watched.
 pub trait Watched: Resource<DynamicType = ()> + Clone + DeserializeOwned + Send + Sync + 'static {
-    /// The name of the object in the same namespace under which a store finds this one besides its own name.
+    /// The name of the object of its namespace that it belongs to, by which [`Store::belonging_to`](crate::store::Store::belonging_to)
+    /// finds it.
     fn belongs_to(&self) -> Option<&str> {
         None
     }

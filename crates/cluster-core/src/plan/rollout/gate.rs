@@ -1,6 +1,7 @@
 //! When the pod template may change: from then on every pod that is re-created, for whatever reason, is a changed one.
 
 use etcd_operator_api::cluster::UpdateStrategy;
+use etcd_operator_etcd_types::membership::Member;
 use etcd_operator_etcd_types::policy::floor;
 use etcd_operator_etcd_types::version::{Minor, Version};
 
@@ -47,11 +48,12 @@ pub fn needs_dry_run(view: &ClusterView<'_>, persisted: &PersistedState) -> bool
 pub fn needs_image_check(view: &ClusterView<'_>, persisted: &PersistedState) -> bool {
     let is_due = || {
         needs_dry_run(view, persisted)
-            || (may_enable_downgrade(view, persisted) && downgrade::is_backup_due(view, persisted))
+            || (is_downgrade_due(view, persisted) && downgrade::is_backup_due(view, persisted))
     };
     image_check::changes_image(view)
         && !image_check::is_resting(view.observed, persisted)
-        && !is_template_to_blame(view)
+        // Only another try clears an image that was found bad.
+        && (image_check::failure(persisted).is_some() || !is_template_to_blame(view))
         && is_due()
         && is_pod_admitted(view)
 }
@@ -77,21 +79,27 @@ fn is_needed_to_start(view: &ClusterView<'_>) -> bool {
         && (stuck::stuck_pods(view).next().is_some() || is_unserved_without_quorum(view))
 }
 
-/// Whether a voter does not start with a template with which none has served, so that it cannot be worse off with the next one.
+/// Whether a voter does not start with the template that the StatefulSet has, and none has served with it: every pod that is re-created
+/// would get it, and the next one is no worse.
 fn is_template_to_blame(view: &ClusterView<'_>) -> bool {
-    is_needed_to_start(view) && (is_voter_stuck_unserved(view) || is_unserved_without_quorum(view))
+    let set = view.observed.set.as_ref();
+    let present = set.and_then(|set| set.spec_hash.as_ref());
+    let mut stuck = voters_stuck_unserved(view);
+    is_needed_to_start(view)
+        && (stuck.any(|pod| pod.spec_hash.as_ref() == present) || is_unserved_without_quorum(view))
 }
 
-/// Whether the pod of a voter is stuck with a template with which none has served. Any stuck pod counts while the membership is
+/// The pods of voters that are stuck with a template with which none has served. Any stuck pod counts while the membership is
 /// unknown, as it may be one of a voter.
-fn is_voter_stuck_unserved(view: &ClusterView<'_>) -> bool {
-    let mut stuck = stuck::stuck_pods(view).filter(|(_, pod)| !view.has_served_template(pod));
-    match view.known() {
-        Some(known) => {
-            stuck.any(|(ordinal, _)| known.voters().any(|voter| view.ordinal(voter) == Some(ordinal)))
-        }
-        None => stuck.next().is_some(),
-    }
+fn voters_stuck_unserved<'a>(view: &'a ClusterView<'_>) -> impl Iterator<Item = &'a Pod> {
+    let is_voter = |ordinal| {
+        let is_there = |voter: &Member| view.ordinal(voter) == Some(ordinal);
+        view.known().is_none_or(|known| known.voters().any(is_there))
+    };
+    let stuck = stuck::stuck_pods(view).filter(|(_, pod)| !view.has_served_template(pod));
+    stuck
+        .filter(move |(ordinal, _)| is_voter(*ordinal))
+        .map(|(_, pod)| pod)
 }
 
 /// Whether the members can be restarted with another pod template, but for what the API server says to that.
@@ -111,11 +119,15 @@ fn are_members_prepared(view: &ClusterView<'_>, persisted: &PersistedState) -> b
 
 /// Whether etcd may be told to go down to the wanted minor version, but for what it says itself.
 pub fn may_enable_downgrade(view: &ClusterView<'_>, persisted: &PersistedState) -> bool {
+    is_downgrade_due(view, persisted) && image_check::is_passed(view, persisted)
+}
+
+/// The same, but for what is known of the image.
+fn is_downgrade_due(view: &ClusterView<'_>, persisted: &PersistedState) -> bool {
     is_change_wanted(view, persisted)
         && versions::is_previous_minor(view)
         && view.observed.wanted.has_slot
         && backup_first::state(view, persisted).is_done()
-        && image_check::is_passed(view, persisted)
 }
 
 /// Whether the API server would create the pods of the changed template, as far as it was asked. Without an answer, the template
@@ -124,7 +136,9 @@ fn is_pod_admitted(view: &ClusterView<'_>) -> bool {
     match &view.observed.pod_admission {
         PodAdmission::NotAsked | PodAdmission::Admitted | PodAdmission::NotSupported { .. } => true,
         PodAdmission::Refused { .. } => false,
-        PodAdmission::Unknown { .. } => view.known().is_none() || is_voter_stuck_unserved(view),
+        PodAdmission::Unknown { .. } => {
+            view.known().is_none() || voters_stuck_unserved(view).next().is_some()
+        }
     }
 }
 

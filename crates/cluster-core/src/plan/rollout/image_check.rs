@@ -36,7 +36,9 @@ pub fn remember(
     let is_same = |failure: &ImageFailure| {
         failure.image == wanted.image && failure.version == wanted.version.to_string()
     };
-    let mut earlier = earlier.filter(|failure| is_same(failure) && changes_image(view));
+    // A StatefulSet that was deleted is made again with the template from before.
+    let is_changed = view.observed.set.is_none() || changes_image(view);
+    let mut earlier = earlier.filter(|failure| is_same(failure) && is_changed);
     if let Some(earlier) = earlier.as_mut().filter(|_| is_edited) {
         earlier.tries = 0;
     }

@@ -6,7 +6,7 @@ use super::health::voter_problem;
 use super::outdated::is_outdated;
 use super::version_path::version_path;
 use super::{gate, image_check, minor, state, versions};
-use crate::persisted_state::{PersistedState, RestartedMember, Rollout};
+use crate::persisted_state::{PersistedState, RestartedMember, Restore, Rollout};
 use crate::plan::cluster_view::ClusterView;
 use crate::plan::step::Step;
 
@@ -49,7 +49,12 @@ pub fn refresh(view: &ClusterView<'_>, persisted: &mut PersistedState) {
     } else {
         rollout.image_failure = image_check::remember(view, rollout.image_failure.take(), false);
     }
-    if rollout.current.is_none() && observed.desired.updates.strategy == UpdateStrategy::OnDelete {
+    let is_restoring = persisted.restore.as_ref().is_some_and(Restore::is_active);
+    if rollout.current.is_none()
+        && !is_restoring
+        && observed.desired.size.get() > 0
+        && observed.desired.updates.strategy == UpdateStrategy::OnDelete
+    {
         rollout.set_current(deleted_by_user(view), observed.now);
     }
     if rollout
@@ -117,13 +122,15 @@ pub fn record_step(view: &ClusterView<'_>, persisted: &mut PersistedState, step:
     }
 }
 
-/// A member whose outdated pod the user has deleted. It counts as one that is restarted until it serves again: nothing is rolled out
-/// before.
+/// A member whose outdated pod the user has deleted. It counts as one that is restarted until it serves again: before that the change
+/// is not rolled out. Of several at once only the first counts.
 fn deleted_by_user(view: &ClusterView<'_>) -> Option<RestartedMember> {
     let observed = view.observed;
+    let known = view.known()?;
     let made_for = observed.set.as_ref()?.spec_hash.as_ref();
     observed.members.iter().find_map(|(ordinal, member)| {
         let pod = member.pod.as_ref()?;
+        observed.etcd_member_in(known, *ordinal)?;
         (pod.deleting.is_some() && pod.has_other_spec_hash(made_for)).then(|| RestartedMember {
             ordinal: *ordinal,
             pod: pod.uid.clone(),

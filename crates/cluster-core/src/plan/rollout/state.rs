@@ -127,9 +127,7 @@ pub fn state(view: &ClusterView<'_>, persisted: &PersistedState) -> RolloutState
         return RolloutState::Pending(cause);
     }
     match observed.desired.updates.strategy {
-        UpdateStrategy::OnDelete if !is_open && (has_outdated || !is_current_restarting) => {
-            RolloutState::OnDelete
-        }
+        UpdateStrategy::OnDelete if !is_open => RolloutState::OnDelete,
         _ if !observed.wanted.has_slot => RolloutState::Pending(PendingCause::OtherClusters),
         _ => RolloutState::RollingOut,
     }

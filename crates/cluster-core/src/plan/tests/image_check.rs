@@ -166,6 +166,59 @@ fn a_bad_image_is_remembered_and_tried_again_later() {
 }
 
 #[test]
+fn a_bad_image_of_a_downgrade_is_tried_again() {
+    let mut scene = asked_with_consent("3.7.3", "3.6.16");
+    NEW.clone_into(&mut scene.observed.wanted.image);
+    scene.observed.image_check = failed();
+    let next = plan(&scene.observed);
+    scene.stored(&next);
+    scene.observed.image_check = ImageCheck::NotAsked;
+    assert!(!needs_check(&scene));
+    scene.observed.now += SignedDuration::from_secs(15);
+    assert!(needs_check(&scene));
+    scene.observed.image_check = ImageCheck::Passed;
+    assert!(plan(&scene.observed).step.is_some(), "the downgrade goes on");
+}
+
+#[test]
+fn a_bad_image_is_tried_again_also_for_a_member_that_needs_it_to_start() {
+    let mut scene = template_changed(3);
+    scene.edited("another image");
+    NEW.clone_into(&mut scene.observed.wanted.image);
+    scene.observed.image_check = failed();
+    let next = plan(&scene.observed);
+    scene.stored(&next);
+    scene.observed.image_check = ImageCheck::NotAsked;
+    scene.silent(1);
+    scene.pod_at(1).spec_hash = Some("edited".to_owned());
+    scene.pod_at(1).container = waiting("CreateContainerConfigError");
+    scene.observed.now += SignedDuration::from_secs(15);
+    assert!(needs_check(&scene) && !may_update(&scene));
+    scene.observed.image_check = ImageCheck::Passed;
+    assert!(may_update(&scene));
+}
+
+#[test]
+fn a_member_that_is_stuck_with_a_change_that_was_set_back_lets_no_untried_image_through() {
+    let mut scene = with_image(3);
+    scene.silent(1);
+    scene.pod_at(1).spec_hash = Some("bad".to_owned());
+    scene.pod_at(1).container = waiting("CreateContainerConfigError");
+    assert!(
+        needs_check(&scene),
+        "the others run with the template that the StatefulSet has"
+    );
+}
+
+#[test]
+fn a_bad_image_is_remembered_while_the_statefulset_is_made_again() {
+    let mut scene = remembered(1);
+    scene.observed.set = None;
+    let rollout = plan(&scene.observed).persisted.rollout;
+    assert!(rollout.is_some_and(|rollout| rollout.image_failure.is_some()));
+}
+
+#[test]
 fn an_edit_has_a_bad_image_tried_at_once_and_another_image_is_another_matter() {
     let mut edited = remembered(1);
     edited.edited("a flag more");

@@ -5,6 +5,7 @@ use etcd_operator_api::condition::ConditionType;
 
 use super::explanations::{condition_of, status_of};
 use super::rollout::{edited, may_update, restarted, rolled_out, template_changed};
+use super::scene::{Scene, id};
 use super::{plan, planned};
 
 #[test]
@@ -46,8 +47,7 @@ fn a_change_is_rolled_out_on_delete_once_the_last_member_serves_with_it() {
         assert_eq!(next.step, None);
         scene.stored(&next);
         scene.gone(number);
-        let last = if number == 2 { "RollingOut" } else { "OnDelete" };
-        assert_eq!(rolled_out(&scene).0, last, "{number}");
+        assert_eq!(rolled_out(&scene).0, "OnDelete", "{number}");
         let next = plan(&scene.observed);
         scene.stored(&next);
         restarted(&mut scene, number, &format!("new-{number}"));
@@ -55,4 +55,45 @@ fn a_change_is_rolled_out_on_delete_once_the_last_member_serves_with_it() {
         scene.stored(&next);
     }
     assert_eq!(rolled_out(&scene).0, "UpToDate");
+}
+
+/// A cluster with outdated members whose pods the user deletes.
+fn on_delete() -> Scene {
+    let mut scene = edited(3);
+    scene.observed.desired.updates.strategy = UpdateStrategy::OnDelete;
+    let next = plan(&scene.observed);
+    scene.stored(&next);
+    scene
+}
+
+#[test]
+fn a_pod_that_hangs_and_is_no_members_is_not_waited_for() {
+    let mut scene = on_delete();
+    scene.pod_at(2).deleting = Some(scene.observed.now);
+    scene.left(id(2));
+    let next = plan(&scene.observed);
+    let rollout = next.persisted.rollout.as_ref().expect("a rollout");
+    assert_eq!(rollout.current, None);
+    let before = scene
+        .observed
+        .persisted
+        .rollout
+        .as_ref()
+        .map(|rollout| rollout.progressed_at);
+    assert_eq!(
+        Some(rollout.progressed_at),
+        before,
+        "nothing is written anew in each pass"
+    );
+}
+
+#[test]
+fn pods_that_go_for_hibernation_restart_nobody() {
+    let mut scene = on_delete();
+    scene.asks_for(0);
+    for number in [0, 1, 2] {
+        scene.pod_at(number).deleting = Some(scene.observed.now);
+    }
+    let next = plan(&scene.observed);
+    assert_eq!(next.persisted.rollout.and_then(|rollout| rollout.current), None);
 }

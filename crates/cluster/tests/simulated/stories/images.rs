@@ -349,8 +349,11 @@ fn the_job_of_an_image_that_is_withdrawn_goes_at_once() {
     run(92, |sim| async move {
         cluster(&sim, 3).await;
         let before = uids(&sim);
-        repository(&sim, MISSING_REPOSITORY);
-        sim.expect("the image is told", 2 * MINUTE, is_unusable).await;
+        sim.machine().refuse_job_pods(true);
+        repository(&sim, MIRROR);
+        sim.expect("a Job tries it", MINUTE, |sim| jobs(sim) == 1).await;
+        tokio::time::sleep(20 * SECOND).await;
+        assert_eq!(jobs(&sim), 1);
         sim.edit("c", |spec| {
             spec.as_object_mut().unwrap().remove("repository");
         });
