@@ -358,10 +358,9 @@ fn the_job_of_an_image_that_is_withdrawn_goes_at_once() {
             spec.as_object_mut().unwrap().remove("repository");
         });
         sim.expect("its Job goes", MINUTE, |sim| {
-            jobs(sim) == 0 && pod_of_job(sim).is_none()
+            jobs(sim) == 0 && pod_of_job(sim).is_none() && condition(sim, "RolledOut").0 == "True"
         })
         .await;
-        assert_eq!(condition(&sim, "RolledOut").0, "True");
         assert_eq!(uids(&sim), before);
         ends_well(&sim).await;
     });
