@@ -6,7 +6,7 @@ use etcd_operator_api::contract::{self, IMAGE_VERSION_DIFFERS, JobOutcome, JobRe
 use etcd_operator_api::refusal::bounded;
 use etcd_operator_api::unscheduled::unscheduled;
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::batch::v1::{Job, JobCondition};
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Pod};
 
 use super::container_log::most_telling_line;
@@ -120,7 +120,7 @@ pub enum ImageJob {
     Stopped,
 }
 
-/// What the Job of an image says.
+/// Reads from the Job and its pods what they say of the image.
 pub fn read_image_job(job: &Job, pods: &[Pod], now: Timestamp) -> ImageJob {
     if has_condition(job, "Complete") {
         return ImageJob::Passed;
@@ -163,17 +163,12 @@ pub fn read_image_job(job: &Job, pods: &[Pod], now: Timestamp) -> ImageJob {
     ImageJob::Running { waits }
 }
 
+/// Whether a condition of the Job is true.
 fn has_condition(job: &Job, type_: &str) -> bool {
-    conditions(job).any(|condition| condition.type_ == type_)
-}
-
-/// The conditions of a Job that are true.
-fn conditions(job: &Job) -> impl Iterator<Item = &JobCondition> {
-    let conditions = job
-        .status
-        .iter()
-        .flat_map(|status| status.conditions.iter().flatten());
-    conditions.filter(|condition| condition.status == "True")
+    let conditions = job.status.iter().flat_map(|status| &status.conditions);
+    conditions
+        .flatten()
+        .any(|condition| condition.type_ == type_ && condition.status == "True")
 }
 
 /// The pod of this Job, and not of an earlier one of its name.

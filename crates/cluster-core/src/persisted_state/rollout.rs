@@ -77,7 +77,7 @@ impl ImageFailure {
         }
     }
 
-    /// When it is tried again: the image may have been corrected in the registry.
+    /// Whether it is time to try it again: the image may have been corrected in the registry.
     pub fn is_due(&self, now: Timestamp) -> bool {
         let doublings = self.tries.saturating_sub(1).min(5);
         let pause = FIRST_PAUSE.saturating_mul(1 << doublings).min(LONGEST_PAUSE);
