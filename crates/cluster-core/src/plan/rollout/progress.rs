@@ -1,6 +1,7 @@
 //! What is remembered of a rollout: which change it is, which member restarts, and when something last got on.
 
 use etcd_operator_api::cluster::UpdateStrategy;
+use etcd_operator_etcd_types::membership::Role;
 
 use super::health::voter_problem;
 use super::outdated::is_outdated;
@@ -13,7 +14,7 @@ use crate::plan::step::Step;
 /// Updates the remembered rollout before any flow decides.
 ///
 /// Unless the cluster is paused, another spec hash begins a new rollout. The member that is being restarted carries over, and
-/// so do the versions that members have left. A restarted member is done once it is a healthy voter, or no member any more.
+/// so do the versions that members have left. A restarted member is done once it is a healthy voter, or one too many.
 pub fn refresh(view: &ClusterView<'_>, persisted: &mut PersistedState) {
     let observed = view.observed;
     let wanted = &observed.wanted.spec_hash;
@@ -145,16 +146,17 @@ fn is_leaving(view: &ClusterView<'_>, current: &RestartedMember) -> bool {
     pod.is_none_or(|pod| pod.uid == current.pod && pod.deleting.is_some())
 }
 
-/// Whether a restarted member serves again, or is none any more. False while the membership is unknown.
+/// Whether a restarted member serves again, or is one too many. False while the membership is unknown.
 fn is_done(view: &ClusterView<'_>, current: &RestartedMember) -> bool {
     let Some(known) = view.known() else {
         return false;
     };
     let Some(member) = view.observed.etcd_member_in(known, current.ordinal) else {
-        return true;
+        // One that lost its data is added again.
+        return current.ordinal.get() >= u16::from(view.observed.desired.size.get());
     };
     let pod = view.observed.member(current.ordinal).pod.as_ref();
     // Where the change was set back before its pod went, it need not go any more.
     let has_restarted = pod.is_some_and(|pod| pod.uid != current.pod || !is_outdated(view, current.ordinal));
-    has_restarted && voter_problem(view, known, member).is_none()
+    has_restarted && member.role == Role::Voter && voter_problem(view, known, member).is_none()
 }

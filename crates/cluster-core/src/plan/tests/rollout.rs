@@ -439,7 +439,7 @@ fn members_that_find_no_node_hold_no_change_up() {
 }
 
 #[test]
-fn a_member_that_was_removed_or_replaced_meanwhile_is_waited_for_no_more() {
+fn a_member_that_was_scaled_away_meanwhile_is_waited_for_no_more() {
     let mut scene = template_changed(3);
     let rollout = scene.observed.persisted.rollout.as_mut().expect("a rollout");
     rollout.current = Some(RestartedMember {

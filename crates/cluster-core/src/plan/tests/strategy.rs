@@ -88,6 +88,26 @@ fn a_pod_that_hangs_and_is_no_members_is_not_waited_for() {
 }
 
 #[test]
+fn a_change_is_not_rolled_out_while_the_last_member_is_added_again_without_its_data() {
+    let mut scene = on_delete();
+    for number in [0, 1] {
+        restarted(&mut scene, number, &format!("new-{number}"));
+    }
+    scene.pod_at(2).deleting = Some(scene.observed.now);
+    let next = plan(&scene.observed);
+    scene.stored(&next);
+    restarted(&mut scene, 2, "new-2");
+    scene.left(id(2));
+    let next = plan(&scene.observed);
+    assert!(
+        next.persisted
+            .rollout
+            .is_some_and(|rollout| rollout.current.is_some())
+    );
+    assert_eq!(rolled_out(&scene).0, "OnDelete");
+}
+
+#[test]
 fn pods_that_go_for_hibernation_restart_nobody() {
     let mut scene = on_delete();
     scene.asks_for(0);
