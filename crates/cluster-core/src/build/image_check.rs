@@ -1,6 +1,8 @@
 //! The Job that starts the etcd image of a changed template with `etcd --version`, before any member gets the template. Its pod is
 //! the members' without what makes a member of it: most of what admits and places those admits and places it.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use etcd_operator_api::names::{
     ANNOTATION_IMAGE_CHECK, APP_IMAGE_CHECK_VALUE, ClusterName, LABEL_APP, LABEL_MANAGED_BY, MANAGED_BY,
 };
@@ -9,7 +11,8 @@ use etcd_operator_etcd_types::version::{Minor, Version};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::batch::v1::{Job, JobSpec};
 use k8s_openapi::api::core::v1::{
-    Affinity, Container, EmptyDirVolumeSource, PodSpec, PodTemplateSpec, ResourceRequirements, Volume,
+    Affinity, Container, EmptyDirVolumeSource, NodeSelectorRequirement, NodeSelectorTerm, PodSpec,
+    PodTemplateSpec, PreferredSchedulingTerm, ResourceRequirements, Volume,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -31,16 +34,25 @@ const MAX_NAME_CHARS: usize = 46;
 /// The Job for the pod template of this StatefulSet; none if that names no minor version.
 ///
 /// Its container is started until it succeeds, so that the pod tells at any time what is known of the image. A cluster has one such
-/// Job, whose annotation tells what it is for.
-pub fn image_check_job(cluster: &ClusterName, members: &StatefulSet, version: &Version) -> Option<Job> {
+/// Job, whose annotation tells what it is for. Its pod goes to one of these nodes, where members run, if it can: elsewhere, another
+/// architecture or registry could make a good image fail.
+pub fn image_check_job<'a>(
+    cluster: &ClusterName,
+    members: &StatefulSet,
+    version: &Version,
+    nodes: impl IntoIterator<Item = &'a str>,
+) -> Option<Job> {
     let template = &members.spec.template;
     let namespace = members.metadata.namespace.clone()?;
-    let pod = check_pod(template.spec.clone()?, version)?;
+    let affinity = template.spec.as_ref().and_then(|spec| spec.affinity.clone());
+    let mut pod = check_pod(template.spec.clone()?, version)?;
     let own_labels = labels();
     let live = live_metadata(template, &namespace);
-    let (annotations, pod_labels) = (live.annotations, pod_labels(live.labels.unwrap_or_default()));
+    let pod_labels = pod_labels(live.labels.unwrap_or_default(), affinity.as_ref());
+    let annotations = live.annotations;
     // Another image, version, pull secret or placement is another Job.
     let content = hash::hash(&json!({"pod": pod, "annotations": annotations, "labels": pod_labels}));
+    prefer_nodes(&mut pod, nodes);
     let prefix: String = cluster.as_str().chars().take(MAX_NAME_CHARS).collect();
     Some(Job {
         metadata: ObjectMeta {
@@ -72,11 +84,66 @@ pub fn image_check_job(cluster: &ClusterName, members: &StatefulSet, version: &V
     })
 }
 
-/// The user's labels, which policies may demand, without those by which the members' Services, budget and affinity select pods.
-fn pod_labels(mut members: Map) -> Map {
-    members.retain(|key, _| !reserved::label(key) && !key.starts_with("app.kubernetes.io/"));
+/// The user's labels, which policies may demand, without those by which the members' Services, budget and affinity select pods: the
+/// members would keep the pod off their nodes.
+fn pod_labels(mut members: Map, affinity: Option<&Affinity>) -> Map {
+    let kept_apart = keys_of_anti_affinity(affinity);
+    members.retain(|key, _| {
+        !reserved::label(key) && !key.starts_with("app.kubernetes.io/") && !kept_apart.contains(key)
+    });
     members.extend(labels());
     members
+}
+
+/// The labels by which members keep away from other pods.
+fn keys_of_anti_affinity(affinity: Option<&Affinity>) -> BTreeSet<String> {
+    let apart = affinity.and_then(|affinity| affinity.pod_anti_affinity.as_ref());
+    let required = apart.into_iter().flat_map(|apart| {
+        apart
+            .required_during_scheduling_ignored_during_execution
+            .iter()
+            .flatten()
+    });
+    let preferred = apart
+        .into_iter()
+        .flat_map(|apart| {
+            apart
+                .preferred_during_scheduling_ignored_during_execution
+                .iter()
+                .flatten()
+        })
+        .map(|weighted| &weighted.pod_affinity_term);
+    let selectors = required
+        .chain(preferred)
+        .filter_map(|term| term.label_selector.as_ref());
+    let keys = selectors.flat_map(|selector| {
+        let labels = selector.match_labels.iter().flat_map(BTreeMap::keys);
+        let expressions = selector.match_expressions.iter().flatten();
+        labels.chain(expressions.map(|expression| &expression.key))
+    });
+    keys.cloned().collect()
+}
+
+/// Asks the scheduler for one of these nodes, if one of them takes the pod.
+fn prefer_nodes<'a>(pod: &mut PodSpec, nodes: impl IntoIterator<Item = &'a str>) {
+    let terms = nodes.into_iter().map(|node| PreferredSchedulingTerm {
+        weight: 100,
+        preference: NodeSelectorTerm {
+            match_fields: Some(vec![NodeSelectorRequirement {
+                key: "metadata.name".to_owned(),
+                operator: "In".to_owned(),
+                values: Some(vec![node.to_owned()]),
+            }]),
+            match_expressions: None,
+        },
+    });
+    let terms: Vec<_> = terms.collect();
+    if !terms.is_empty() {
+        let affinity = pod.affinity.get_or_insert_default();
+        let affinity = affinity.node_affinity.get_or_insert_default();
+        let preferred = &mut affinity.preferred_during_scheduling_ignored_during_execution;
+        preferred.get_or_insert_default().extend(terms);
+    }
 }
 
 fn labels() -> Map {
@@ -162,8 +229,6 @@ fn resources() -> ResourceRequirements {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::{BTreeMap, BTreeSet};
-
     use etcd_operator_api::EtcdCluster;
     use etcd_operator_api::cluster::DefaultRepository;
     use etcd_operator_api::names::LABEL_CLUSTER;
@@ -171,8 +236,13 @@ mod tests {
     use super::*;
     use crate::build::{BuildInputs, FetchContainer, RestartRequests, StateAnnotations, build, desired};
 
-    /// The Job for a cluster with this image, and what it is made from.
+    /// The Job for a cluster with this image.
     fn job_for(image: &str) -> Job {
+        job_near(image, &[])
+    }
+
+    /// The same, for nodes where members run.
+    fn job_near(image: &str, nodes: &[&str]) -> Job {
         let object: EtcdCluster = serde_json::from_value(json!({
             "apiVersion": "etcd.database.coreos.com/v1beta2", "kind": "EtcdCluster",
             "metadata": {"name": "c", "namespace": "ns"},
@@ -181,9 +251,12 @@ mod tests {
                 "imagePullSecrets": [{"name": "registry"}],
                 "TLS": {"static": {"member": {"peerSecret": "peer", "serverSecret": "server"}, "operatorSecret": "client"}},
                 "pod": {
-                    "nodeSelector": {"disk": "fast"}, "antiAffinity": true,
+                    "nodeSelector": {"disk": "fast"},
+                    "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+                        {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"apart": "b"}}},
+                    ]}},
                     "tolerations": [{"key": "etcd", "operator": "Exists"}],
-                    "serviceAccountName": "members", "labels": {"team": "a"}, "annotations": {"sidecar": "no"},
+                    "serviceAccountName": "members", "labels": {"team": "a", "apart": "b"}, "annotations": {"sidecar": "no"},
                     "resources": {"requests": {"memory": "8Gi"}},
                     "etcdEnv": [{"name": "A", "value": "b"}],
                 },
@@ -218,7 +291,13 @@ mod tests {
             is_restoring: false,
         };
         let objects = build(&desired, &inputs).expect("objects");
-        image_check_job(&desired.name, &objects.members, &inputs.version).expect("a Job")
+        image_check_job(
+            &desired.name,
+            &objects.members,
+            &inputs.version,
+            nodes.iter().copied(),
+        )
+        .expect("a Job")
     }
 
     #[test]
@@ -261,6 +340,10 @@ mod tests {
         let labels = template["metadata"]["labels"].as_object().expect("labels");
         assert!(!labels.contains_key(LABEL_CLUSTER) && !labels.contains_key("app.kubernetes.io/name"));
         assert_eq!(labels["team"], "a", "policies may demand the user's");
+        assert!(
+            !labels.contains_key("apart"),
+            "members would keep it off their nodes"
+        );
         assert_eq!(template["metadata"]["annotations"], json!({"sidecar": "no"}));
         assert_eq!(
             (
@@ -280,5 +363,20 @@ mod tests {
         assert_eq!(first, again);
         assert_eq!(first.name, other.name);
         assert_ne!(first.annotations, other.annotations);
+    }
+
+    #[test]
+    fn its_pod_prefers_the_nodes_of_members_and_is_the_same_job_on_any_of_them() {
+        let job = job_near("mirror/etcd:3.6.16", &["n1", "n2"]);
+        assert_eq!(job.metadata, job_for("mirror/etcd:3.6.16").metadata);
+        let affinity = job.spec.and_then(|spec| spec.template.spec?.affinity);
+        let term = |node: &str| {
+            let field = json!({"key": "metadata.name", "operator": "In", "values": [node]});
+            json!({"weight": 100, "preference": {"matchFields": [field]}})
+        };
+        assert_eq!(
+            serde_json::to_value(affinity).expect("JSON"),
+            json!({"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term("n1"), term("n2")]}})
+        );
     }
 }

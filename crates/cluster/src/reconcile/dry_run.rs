@@ -93,7 +93,9 @@ impl Reconciler {
             return Ok(unchecked);
         };
         let name = &observation.observed.desired.name;
-        if let Some(job) = build::image_check_job(name, &wanted.members, &version) {
+        let pods = observation.observed.members.values();
+        let nodes = pods.filter_map(|member| member.pod.as_ref()?.node.as_deref());
+        if let Some(job) = build::image_check_job(name, &wanted.members, &version, nodes) {
             let known = image_failure(&unchecked.persisted).map(|failure| &failure.problem);
             observation.observed.image_check = self.check_image(key, cluster, &job, known).await?;
         }
