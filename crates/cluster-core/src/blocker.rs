@@ -147,6 +147,8 @@ pub enum Blocker {
         image: String,
         /// Why not.
         problem: ImageProblem,
+        /// What keeps it from being tried again, if anything does.
+        retry_waits: Option<String>,
     },
     /// The backup that comes before another minor version is not verified.
     BackupFirst {
@@ -406,10 +408,20 @@ impl fmt::Display for Blocker {
                 "the API server would refuse the changed pods, so no member is restarted; correct the spec, or what refuses them: {}",
                 bounded(message.trim_end_matches('.'), MAX_REFUSAL_CHARS)
             ),
-            Self::ImageNotUsable { image, problem } => write!(
-                f,
-                "the image {image} cannot be used, so no member is restarted; correct the spec or the image: {problem}"
-            ),
+            Self::ImageNotUsable {
+                image,
+                problem,
+                retry_waits,
+            } => {
+                write!(
+                    f,
+                    "the image {image} cannot be used, so no member is restarted; correct the spec or the image: {problem}"
+                )?;
+                match retry_waits {
+                    Some(waits) => write!(f, ". Trying it again waits: {}", waits.trim_end_matches('.')),
+                    None => Ok(()),
+                }
+            }
             Self::BackupFirst { backup, problem } => write!(
                 f,
                 "EtcdBackup {backup} {problem}, and a verified backup comes before another minor version: correct it and annotate it with {ANNOTATION_BACKUP_NOW} and a new value, or set spec.updates.backupFirst to Never"

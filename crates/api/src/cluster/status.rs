@@ -283,6 +283,9 @@ pub struct ImageFailureStatus {
     /// an edit of the spec.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tried_at: Option<Time>,
+    /// What kept the last try from telling anything; absent if that try found the problem.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_waits: Option<String>,
 }
 
 /// The member that a rollout restarts.

@@ -36,6 +36,11 @@ pub enum ImageCheck {
         /// Why.
         why: String,
     },
+    /// It was found bad before, and whether it still is cannot be found out now.
+    NotTried {
+        /// Why.
+        why: String,
+    },
     /// It cannot be used.
     Failed(ImageProblem),
 }

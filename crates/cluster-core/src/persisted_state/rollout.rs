@@ -57,6 +57,8 @@ pub struct ImageFailure {
     pub tries: u32,
     /// When it was last tried.
     pub tried_at: Timestamp,
+    /// Why the last try told nothing; none if that has found the problem.
+    pub retry_waits: Option<String>,
 }
 
 impl ImageFailure {
@@ -74,14 +76,28 @@ impl ImageFailure {
             problem,
             tries: earlier.saturating_add(1),
             tried_at: whole_seconds(now),
+            retry_waits: None,
         }
     }
 
-    /// Whether it is time to try it again: the image may have been corrected in the registry.
+    /// The same after another try, which could not be made now.
+    #[must_use]
+    pub fn not_tried(self, why: String, now: Timestamp) -> Self {
+        Self {
+            tries: self.tries.saturating_add(1),
+            tried_at: whole_seconds(now),
+            retry_waits: Some(why),
+            ..self
+        }
+    }
+
+    /// Whether it is time to try it again: the image may have been corrected in the registry. A time that is still to come is of a
+    /// clock that was ahead, and tells nothing.
     pub fn is_due(&self, now: Timestamp) -> bool {
         let doublings = self.tries.saturating_sub(1).min(5);
         let pause = FIRST_PAUSE.saturating_mul(1 << doublings).min(LONGEST_PAUSE);
-        self.tries == 0 || now.duration_since(self.tried_at) >= pause
+        let passed = now.duration_since(self.tried_at);
+        self.tries == 0 || passed >= pause || passed.is_negative()
     }
 
     fn read(status: &ImageFailureStatus) -> Option<Self> {
@@ -94,6 +110,7 @@ impl ImageFailure {
                 .tried_at
                 .as_ref()
                 .map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+            retry_waits: status.retry_waits.clone(),
         })
     }
 
@@ -105,6 +122,7 @@ impl ImageFailure {
             message: self.problem.text().to_owned(),
             tries: i32::try_from(self.tries).unwrap_or(i32::MAX),
             tried_at: Some(Time(self.tried_at)),
+            retry_waits: self.retry_waits.clone(),
         }
     }
 }
@@ -290,13 +308,8 @@ mod tests {
             text: "it holds etcd 3.7.0".to_owned(),
         };
         let version = "3.6.16".parse().unwrap();
-        rollout.image_failure = Some(ImageFailure::found(
-            "mirror/etcd:v3.6.16",
-            &version,
-            problem,
-            2,
-            now,
-        ));
+        let failure = ImageFailure::found("mirror/etcd:v3.6.16", &version, problem, 2, now);
+        rollout.image_failure = Some(failure.not_tried("a quota".to_owned(), now));
         let text = serde_json::to_string(&rollout.write(|_| "c-2".to_owned())).unwrap();
         let status: RolloutStatus = serde_json::from_str(&text).unwrap();
         assert_eq!(Rollout::read(&status, |_| Some(ordinal)), Some(rollout));
@@ -321,5 +334,14 @@ mod tests {
             [0, 1, 2, 3, 4, 5, 6, 7, 100].map(pause),
             [0, 15, 30, 60, 120, 240, 300, 300, 300]
         );
+    }
+
+    #[test]
+    fn an_image_that_was_tried_by_a_clock_that_was_ahead_is_tried_again() {
+        let now: Timestamp = "2026-11-27T12:00:00Z".parse().unwrap();
+        let problem = ImageProblem::NotRunning { text: String::new() };
+        let ahead = now + SignedDuration::from_hours(3);
+        let failure = ImageFailure::found("i", &"3.6.16".parse().unwrap(), problem, 9, ahead);
+        assert!(failure.is_due(now) && !failure.is_due(ahead));
     }
 }

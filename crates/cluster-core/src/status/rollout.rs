@@ -121,10 +121,15 @@ pub fn pending_text(view: &ClusterView<'_>, plan: &Plan, inputs: &StatusInputs<'
                 "{changes}: spec.updates.strategy is Paused. Pods that are re-created meanwhile take the template that the StatefulSet has."
             )
         }
-        RolloutState::Blocked(blocker @ Blocker::ImageNotUsable { .. }) => format!(
-            "{changes}: {blocker}. It is tried again at once after an edit, else within five minutes.{}",
-            intermediate_hint(view).unwrap_or_default()
-        ),
+        RolloutState::Blocked(blocker @ Blocker::ImageNotUsable { .. }) => {
+            let again = if observed.wanted.has_slot {
+                "at once after an edit, else within five minutes"
+            } else {
+                "when a rollout of another cluster has ended, as only so many run at once"
+            };
+            let hint = intermediate_hint(view).unwrap_or_default();
+            format!("{changes}: {blocker}. It is tried again {again}.{hint}")
+        }
         RolloutState::Blocked(blocker) => format!("{changes}: {blocker}."),
         RolloutState::Pending(PendingCause::Hibernated) => {
             format!("{changes}: the members take it after the cluster has resumed.")

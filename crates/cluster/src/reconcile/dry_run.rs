@@ -51,7 +51,7 @@ impl DryRuns {
         let is_same =
             dry_run.generation == observed.generation && dry_run.spec_hash == observed.wanted.spec_hash;
         let age = observed.now.duration_since(dry_run.at);
-        (is_same && age < COUNTS_FOR).then(|| dry_run.admission.clone())
+        (is_same && (SignedDuration::ZERO..COUNTS_FOR).contains(&age)).then(|| dry_run.admission.clone())
     }
 
     /// Keeps what the API server said.
@@ -96,8 +96,8 @@ impl Reconciler {
         let pods = observation.observed.members.values();
         let nodes = pods.filter_map(|member| member.pod.as_ref()?.node.as_deref());
         if let Some(job) = build::image_check_job(name, &wanted.members, &version, nodes) {
-            let known = image_failure(&unchecked.persisted).map(|failure| &failure.problem);
-            observation.observed.image_check = self.check_image(key, cluster, &job, known).await?;
+            let is_known = image_failure(&observation.observed, &unchecked.persisted).is_some();
+            observation.observed.image_check = self.check_image(key, cluster, &job, is_known).await?;
         }
         Ok(plan(&observation.observed))
     }

@@ -3,14 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use etcd_operator_api::EtcdCluster;
 use etcd_operator_api::names::ANNOTATION_IMAGE_CHECK;
 use etcd_operator_api::severity::Severity;
-use etcd_operator_cluster_core::observed_state::{ImageCheck, ImageJob, ImageProblem, read_image_job};
+use etcd_operator_cluster_core::observed_state::{ImageCheck, ImageJob, read_image_job};
 use etcd_operator_runtime::apply::Error as ApplyError;
 use etcd_operator_runtime::key::ObjectKey;
-use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 
@@ -19,13 +19,15 @@ use crate::act::Error;
 use crate::observe::is_owned;
 
 /// How long a quota or the scheduler may hold the Job up before the check is skipped.
-const HELD_UP_FOR: SignedDuration = SignedDuration::from_mins(2);
+const HELD_UP_FOR: Duration = Duration::from_mins(2);
 /// How soon a Job usually has a pod, and that a node.
-const USUALLY_WITHIN: SignedDuration = SignedDuration::from_secs(10);
+const USUALLY_WITHIN: Duration = Duration::from_secs(10);
 /// After what time a Job that waits is asked again.
-const ASKED_EVERY: SignedDuration = SignedDuration::from_secs(15);
+const ASKED_EVERY: Duration = Duration::from_secs(15);
+/// A Job that was not asked for so long may have been held up, or not.
+const LOST_SIGHT_AFTER: Duration = Duration::from_mins(1);
 /// For how long a check that was skipped is not made: a rollout may still wait for a backup or its turn.
-const SKIPPED_FOR: SignedDuration = SignedDuration::from_hours(1);
+const SKIPPED_FOR: Duration = Duration::from_hours(1);
 
 /// The label in which the controller of Jobs names the Job of a pod.
 const LABEL_JOB_NAME: &str = "job-name";
@@ -38,12 +40,13 @@ pub struct ImageChecks(Arc<Mutex<BTreeMap<ObjectKey, LastCheck>>>);
 /// What the Job of one cluster said last.
 #[derive(Clone, Debug)]
 struct LastCheck {
-    at: Timestamp,
+    /// When it was asked, by the clock that never goes back.
+    at: Duration,
     job: ObjectKey,
     /// What the Job is for.
     content: String,
     /// Since when a quota or the scheduler holds it up.
-    held_up_since: Option<Timestamp>,
+    held_up_since: Option<Duration>,
     found: ImageCheck,
 }
 
@@ -54,7 +57,7 @@ impl ImageChecks {
     }
 
     /// What the same Job said a moment ago. `None` if the Job must be asked.
-    fn recent(&self, key: &ObjectKey, content: &str, now: Timestamp) -> Option<ImageCheck> {
+    fn recent(&self, key: &ObjectKey, content: &str, now: Duration) -> Option<ImageCheck> {
         let checks = self.lock();
         let last = checks.get(key).filter(|last| last.content == content)?;
         let counts_for = match &last.found {
@@ -62,7 +65,7 @@ impl ImageChecks {
             ImageCheck::Running { waits: Some(_) } => ASKED_EVERY,
             _ => return None,
         };
-        (now.duration_since(last.at) < counts_for).then(|| last.found.clone())
+        (now.saturating_sub(last.at) < counts_for).then(|| last.found.clone())
     }
 
     /// What follows from what the Job says. An image that is known to be bad stays so while the Job is held up.
@@ -71,8 +74,8 @@ impl ImageChecks {
         key: &ObjectKey,
         job: &Job,
         says: ImageJob,
-        known: Option<&ImageProblem>,
-        now: Timestamp,
+        is_known: bool,
+        now: Duration,
     ) -> ImageCheck {
         let content = content(job).unwrap_or_default();
         let mut checks = self.lock();
@@ -84,18 +87,20 @@ impl ImageChecks {
             ImageJob::Running { waits } => ImageCheck::Running { waits },
             ImageJob::Stopped => ImageCheck::Running { waits: None },
             ImageJob::HeldUp { why } => {
+                let last = last.filter(|last| now.saturating_sub(last.at) < LOST_SIGHT_AFTER);
                 let since = last.and_then(|last| last.held_up_since).unwrap_or(now);
                 held_up_since = Some(since);
-                let waited = now.duration_since(since);
-                match known {
-                    _ if waited < HELD_UP_FOR => ImageCheck::Running {
-                        waits: (waited >= USUALLY_WITHIN).then(|| {
-                            let name = job.metadata.name.as_deref().unwrap_or_default();
-                            format!("{why}, see kubectl describe job {name}")
-                        }),
-                    },
-                    Some(known) => ImageCheck::Failed(known.clone()),
-                    None => ImageCheck::Skipped { why },
+                let waited = now.saturating_sub(since);
+                if waited < HELD_UP_FOR {
+                    let waits = (waited >= USUALLY_WITHIN).then(|| {
+                        let name = job.metadata.name.as_deref().unwrap_or_default();
+                        format!("{why}, see kubectl describe job {name}")
+                    });
+                    ImageCheck::Running { waits }
+                } else if is_known {
+                    ImageCheck::NotTried { why }
+                } else {
+                    ImageCheck::Skipped { why }
                 }
             }
         };
@@ -116,15 +121,15 @@ impl ImageChecks {
 }
 
 impl Reconciler {
-    /// What the Job says, which is created if there is none; `known` is what an earlier one found.
+    /// What the Job says, which is created if there is none; `is_known` says whether an earlier one found the image bad.
     pub(super) async fn check_image(
         &self,
         key: &ObjectKey,
         cluster: &EtcdCluster,
         job: &Job,
-        known: Option<&ImageProblem>,
+        is_known: bool,
     ) -> Result<ImageCheck, Error> {
-        let now = self.deps.clock.now();
+        let now = self.deps.clock.elapsed();
         let content = content(job).unwrap_or_default();
         if let Some(found) = self.image_checks.recent(key, content, now) {
             return Ok(found);
@@ -135,11 +140,14 @@ impl Reconciler {
                 return Err(error.into());
             }
             // What cannot be read says nothing about the image.
-            Err(error) => ImageJob::Running {
-                waits: Some(error.to_string()),
-            },
+            Err(error) => {
+                tracing::warn!(%key, %error, "the Job of an etcd image cannot be asked");
+                ImageJob::Running {
+                    waits: Some(error.to_string()),
+                }
+            }
         };
-        let found = self.image_checks.settle(key, job, says, known, now);
+        let found = self.image_checks.settle(key, job, says, is_known, now);
         if let ImageCheck::Skipped { why } = &found {
             // Its pod could take the place in a full quota that the first restarted member leaves.
             self.delete_job(&ObjectKey::of(job), cluster).await?;
@@ -235,13 +243,12 @@ fn uid_of(cluster: &EtcdCluster) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use etcd_operator_cluster_core::observed_state::ImageProblem;
     use serde_json::json;
 
     use super::*;
 
-    fn start() -> Timestamp {
-        "2026-01-01T01:00:00Z".parse().expect("a time")
-    }
+    const START: Duration = Duration::from_hours(1);
 
     fn job(content: &str) -> Job {
         serde_json::from_value(json!({
@@ -267,13 +274,14 @@ mod tests {
         let checks = ImageChecks::default();
         let key = ObjectKey::new("ns", "c");
         let is_recent = |content: &str, seconds| {
-            let now = start() + SignedDuration::from_secs(seconds);
-            checks.recent(&key, content, now).is_some()
+            checks
+                .recent(&key, content, START + Duration::from_secs(seconds))
+                .is_some()
         };
         let waits = ImageJob::Running {
             waits: Some("a webhook is away".to_owned()),
         };
-        checks.settle(&key, &job("a"), waits, None, start());
+        checks.settle(&key, &job("a"), waits, false, START);
         assert!(is_recent("a", 14) && !is_recent("a", 15) && !is_recent("b", 0));
         for says in [
             ImageJob::Running { waits: None },
@@ -281,14 +289,24 @@ mod tests {
             ImageJob::Passed,
             ImageJob::Failed(problem()),
         ] {
-            checks.settle(&key, &job("a"), says, None, start());
+            checks.settle(&key, &job("a"), says, false, START);
             assert!(!is_recent("a", 0));
         }
-        let since = start() - HELD_UP_FOR;
-        checks.settle(&key, &job("a"), held_up(), None, since);
-        let skipped = checks.settle(&key, &job("a"), held_up(), None, start());
+        let held_up_at = |seconds| {
+            checks.settle(
+                &key,
+                &job("a"),
+                held_up(),
+                false,
+                START + Duration::from_secs(seconds),
+            )
+        };
+        for seconds in [0, 40, 80] {
+            held_up_at(seconds);
+        }
+        let skipped = held_up_at(120);
         assert!(matches!(skipped, ImageCheck::Skipped { .. }));
-        assert!(is_recent("a", 3599) && !is_recent("a", 3600) && !is_recent("b", 0));
+        assert!(is_recent("a", 3719) && !is_recent("a", 3720) && !is_recent("b", 0));
         assert_eq!(checks.forget(&key), Some(ObjectKey::new("ns", "c-image-1")));
         assert_eq!(checks.forget(&key), None);
     }
@@ -298,13 +316,20 @@ mod tests {
         let checks = ImageChecks::default();
         let key = ObjectKey::new("ns", "c");
         let settle = |content: &str, says: ImageJob, seconds| {
-            let now = start() + SignedDuration::from_secs(seconds);
-            checks.settle(&key, &job(content), says, None, now)
+            checks.settle(
+                &key,
+                &job(content),
+                says,
+                false,
+                START + Duration::from_secs(seconds),
+            )
         };
         let waits = |why: Option<&str>| ImageCheck::Running {
             waits: why.map(str::to_owned),
         };
         assert_eq!(settle("a", held_up(), 0), waits(None));
+        settle("a", held_up(), 45);
+        settle("a", held_up(), 90);
         assert_eq!(
             settle("a", held_up(), 119),
             waits(Some("a quota, see kubectl describe job c-image-1"))
@@ -313,19 +338,33 @@ mod tests {
         assert_eq!(settle("a", running, 121), waits(None));
         assert_eq!(settle("a", held_up(), 122), waits(None), "it had a pod meanwhile");
         assert_eq!(settle("b", held_up(), 300), waits(None), "another image");
-        assert!(matches!(settle("b", held_up(), 420), ImageCheck::Skipped { .. }));
+        settle("b", held_up(), 350);
+        assert_eq!(
+            settle("b", held_up(), 420),
+            waits(None),
+            "it was lost sight of meanwhile"
+        );
+        settle("b", held_up(), 470);
+        settle("b", held_up(), 520);
+        assert!(matches!(settle("b", held_up(), 540), ImageCheck::Skipped { .. }));
     }
 
     #[test]
     fn an_image_that_is_known_to_be_bad_is_never_skipped() {
         let checks = ImageChecks::default();
         let key = ObjectKey::new("ns", "c");
-        let known = problem();
         let settle = |seconds| {
-            let now = start() + SignedDuration::from_secs(seconds);
-            checks.settle(&key, &job("a"), held_up(), Some(&known), now)
+            checks.settle(
+                &key,
+                &job("a"),
+                held_up(),
+                true,
+                START + Duration::from_secs(seconds),
+            )
         };
-        settle(0);
-        assert_eq!(settle(120), ImageCheck::Failed(problem()));
+        for seconds in [0, 50, 100] {
+            settle(seconds);
+        }
+        assert!(matches!(settle(120), ImageCheck::NotTried { .. }));
     }
 }

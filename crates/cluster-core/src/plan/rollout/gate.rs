@@ -23,13 +23,12 @@ pub fn is_template_changed(view: &ClusterView<'_>) -> bool {
 }
 
 /// Whether the pod template of a formed cluster may become the one that is asked for: nothing holds the change, and it
-/// is due and the API server admits its pods, or members could not start again with the present template.
+/// is due and the API server admits its pods, or members could not start again with the present template. An image that no member
+/// runs is tried before, unless all members are asleep.
 pub fn may_update_template(view: &ClusterView<'_>, persisted: &PersistedState) -> bool {
+    let is_due = || must_follow_members(view) || (is_update_due(view, persisted) && is_pod_admitted(view));
     is_change_wanted(view, persisted)
-        && (must_follow_members(view)
-            || (is_update_due(view, persisted)
-                && is_pod_admitted(view)
-                && image_check::is_passed(view, persisted)))
+        && (minor::is_return_asleep(view) || (is_due() && image_check::is_passed(view, persisted)))
 }
 
 /// Whether nothing but the API server's dry run of the changed pod keeps the pod template from changing, or the backup that comes
@@ -47,15 +46,17 @@ pub fn needs_dry_run(view: &ClusterView<'_>, persisted: &PersistedState) -> bool
 /// for it: the new image is no worse for them.
 pub fn needs_image_check(view: &ClusterView<'_>, persisted: &PersistedState) -> bool {
     let is_due = || {
-        needs_dry_run(view, persisted)
-            || (is_downgrade_due(view, persisted) && downgrade::is_backup_due(view, persisted))
+        let is_ready = needs_dry_run(view, persisted)
+            || (is_downgrade_due(view, persisted) && downgrade::is_backup_due(view, persisted));
+        let follows = is_change_wanted(view, persisted) && must_follow_members(view);
+        follows || (is_ready && is_pod_admitted(view))
     };
-    image_check::changes_image(view)
+    !minor::is_return_asleep(view)
+        && image_check::changes_image(view)
         && !image_check::is_resting(view.observed, persisted)
         // Only another try clears an image that was found bad.
-        && (image_check::failure(persisted).is_some() || !is_template_to_blame(view))
+        && (image_check::failure(view.observed, persisted).is_some() || !is_template_to_blame(view))
         && is_due()
-        && is_pod_admitted(view)
 }
 
 /// Whether the members cannot start again with the minor version of the template. It then changes at once, without a

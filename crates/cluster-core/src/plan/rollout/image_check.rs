@@ -4,7 +4,7 @@
 use etcd_operator_etcd_types::version::Minor;
 
 use crate::blocker::Blocker;
-use crate::observed_state::{ImageCheck, ObservedCluster};
+use crate::observed_state::{ImageCheck, ObservedCluster, WantedTemplate};
 use crate::persisted_state::{ImageFailure, PersistedState};
 use crate::plan::cluster_view::ClusterView;
 
@@ -26,19 +26,21 @@ pub fn changes_image(view: &ClusterView<'_>) -> bool {
 }
 
 /// What is to be remembered against the image: what a Job has found now, or earlier and not refuted. An edit of the spec has the
-/// image tried again at once.
+/// image tried again at once. It is remembered, too, while something else keeps the members from its version for a while.
 pub fn remember(
     view: &ClusterView<'_>,
     earlier: Option<ImageFailure>,
     is_edited: bool,
 ) -> Option<ImageFailure> {
     let wanted = &view.observed.wanted;
-    let is_same = |failure: &ImageFailure| {
-        failure.image == wanted.image && failure.version == wanted.version.to_string()
-    };
     // A StatefulSet that was deleted is made again with the template from before.
     let is_changed = view.observed.set.is_none() || changes_image(view);
-    let mut earlier = earlier.filter(|failure| is_same(failure) && is_changed);
+    let is_later = |failure: &ImageFailure| {
+        let mut later = wanted.later_versions.iter();
+        later.any(|version| version.to_string() == failure.version)
+    };
+    let mut earlier =
+        earlier.filter(|failure| (is_changed && is_wanted(failure, wanted)) || is_later(failure));
     if let Some(earlier) = earlier.as_mut().filter(|_| is_edited) {
         earlier.tries = 0;
     }
@@ -50,31 +52,46 @@ pub fn remember(
             earlier.map_or(0, |earlier| earlier.tries),
             view.observed.now,
         )),
+        ImageCheck::NotTried { why } => {
+            earlier.map(|earlier| earlier.not_tried(why.clone(), view.observed.now))
+        }
         ImageCheck::Passed => None,
         ImageCheck::NotAsked | ImageCheck::Running { .. } | ImageCheck::Skipped { .. } => earlier,
     }
 }
 
-/// What is known against the image.
-pub fn failure(persisted: &PersistedState) -> Option<&ImageFailure> {
-    persisted.rollout.as_ref()?.image_failure.as_ref()
+/// Whether it was found of the image that is asked for now.
+fn is_wanted(failure: &ImageFailure, wanted: &WantedTemplate) -> bool {
+    failure.image == wanted.image && failure.version == wanted.version.to_string()
+}
+
+/// What is known against the image that is asked for now.
+pub fn failure<'a>(observed: &ObservedCluster, persisted: &'a PersistedState) -> Option<&'a ImageFailure> {
+    let failure = persisted.rollout.as_ref()?.image_failure.as_ref();
+    failure.filter(|failure| is_wanted(failure, &observed.wanted))
 }
 
 /// Whether nothing is known against the image, as far as it was asked.
 pub fn is_passed(view: &ClusterView<'_>, persisted: &PersistedState) -> bool {
     let is_running = matches!(view.observed.image_check, ImageCheck::Running { .. });
-    failure(persisted).is_none() && !is_running
+    failure(view.observed, persisted).is_none() && !is_running
 }
 
 /// Whether the image is known to be bad, and is not tried again yet.
 pub fn is_resting(observed: &ObservedCluster, persisted: &PersistedState) -> bool {
-    failure(persisted).is_some_and(|failure| !failure.is_due(observed.now))
+    failure(observed, persisted).is_some_and(|failure| !failure.is_due(observed.now))
 }
 
-/// Why the image cannot be used.
-pub fn blocker(persisted: &PersistedState) -> Option<Blocker> {
-    failure(persisted).map(|failure| Blocker::ImageNotUsable {
+/// Why the image cannot be used, and what keeps it from being tried again.
+pub fn blocker(observed: &ObservedCluster, persisted: &PersistedState) -> Option<Blocker> {
+    let failure = failure(observed, persisted)?;
+    let retry_waits = match &observed.image_check {
+        ImageCheck::Running { waits: Some(waits) } => Some(waits),
+        _ => failure.retry_waits.as_ref(),
+    };
+    Some(Blocker::ImageNotUsable {
         image: failure.image.clone(),
         problem: failure.problem.clone(),
+        retry_waits: retry_waits.cloned(),
     })
 }

@@ -84,7 +84,7 @@ pub fn state(view: &ClusterView<'_>, persisted: &PersistedState) -> RolloutState
         }
         PodAdmission::NotAsked | PodAdmission::Admitted | PodAdmission::NotSupported { .. } => {}
     }
-    if let Some(blocker) = image_check::blocker(persisted) {
+    if let Some(blocker) = image_check::blocker(observed, persisted) {
         return RolloutState::Blocked(blocker);
     }
     if let ImageCheck::Running { waits } = &observed.image_check {

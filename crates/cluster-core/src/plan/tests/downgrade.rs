@@ -56,7 +56,7 @@ fn lowers(scene: &mut Scene, minor: Minor) {
 }
 
 /// All members run 3.7.3, a downgrade is enabled, and everything is lowered.
-fn lowered() -> Scene {
+pub fn lowered() -> Scene {
     let mut scene = asked_with_consent("3.7.3", "3.6.16");
     says(&mut scene, Some(Minor::V3_6));
     lowers(&mut scene, Minor::V3_6);

@@ -5,13 +5,14 @@ use etcd_operator_api::condition::ConditionType;
 use jiff::SignedDuration;
 
 use super::backup_first::{minor_step, nightly, with};
-use super::downgrade::asked_with_consent;
+use super::downgrade::{asked_with_consent, lowered};
 use super::explanations::{condition_of, status_of};
-use super::rollout::{edited, may_update, template_changed};
+use super::minor_upgrade::{asks_for_version, template_changes};
+use super::rollout::{edited, may_update, rolled_out, template_changed};
 use super::scene::{Scene, waiting};
 use super::{plan, planned};
 use crate::blocker::{Blocker, BlockerReason};
-use crate::observed_state::{Container, ImageCheck, ImageProblem, PodAdmission, StartDelay};
+use crate::observed_state::{Container, ImageCheck, ImageProblem, PodAdmission, StartDelay, WantedTemplate};
 use crate::plan::{PendingCause, RolloutState};
 
 const NEW: &str = "mirror/etcd:v3.6.16";
@@ -163,6 +164,90 @@ fn a_bad_image_is_remembered_and_tried_again_later() {
         passed.observed.image_check = ImageCheck::Passed;
         assert!(may_update(&passed));
     }
+}
+
+#[test]
+fn a_bad_image_is_remembered_while_something_else_keeps_the_members_from_its_version() {
+    let mut scene = with(minor_step(), &[nightly()]);
+    NEW.clone_into(&mut scene.observed.wanted.image);
+    scene.observed.image_check = failed();
+    let next = plan(&scene.observed);
+    scene.stored(&next);
+    scene.observed.image_check = ImageCheck::NotAsked;
+    let asked = scene.observed.wanted.clone();
+
+    // What keeps a member from starting is cured first, with the version that the others run.
+    let set = scene.observed.set.clone().expect("a StatefulSet");
+    scene.observed.wanted = WantedTemplate {
+        version: set.version.expect("a version"),
+        image: set.image.expect("an image"),
+        spec_hash: set.spec_hash.expect("a hash"),
+        later_versions: vec![asked.version.clone()],
+        ..asked.clone()
+    };
+    let next = plan(&scene.observed);
+    assert!(
+        !matches!(next.rollout, RolloutState::Blocked(_)),
+        "that image is a good one"
+    );
+    scene.stored(&next);
+    scene.observed.wanted = asked;
+    let why = "a quota".to_owned();
+    scene.observed.image_check = ImageCheck::NotTried { why };
+    assert!(!may_update(&scene) && planned(&scene) == "Blocked - -");
+}
+
+#[test]
+fn what_keeps_a_bad_image_from_being_tried_again_is_told_until_it_is_tried() {
+    let retry_waits = |scene: &Scene| match plan(&scene.observed).rollout {
+        RolloutState::Blocked(Blocker::ImageNotUsable { retry_waits, .. }) => retry_waits,
+        other => panic!("{other:?}"),
+    };
+    let mut scene = remembered(15);
+    assert_eq!(retry_waits(&scene), None);
+    let forbidden = "jobs.batch is forbidden".to_owned();
+    scene.observed.image_check = ImageCheck::Running {
+        waits: Some(forbidden.clone()),
+    };
+    assert_eq!(retry_waits(&scene), Some(forbidden));
+
+    let why = "Job c-image-1 has no pod".to_owned();
+    scene.observed.image_check = ImageCheck::NotTried { why: why.clone() };
+    let next = plan(&scene.observed);
+    scene.stored(&next);
+    scene.observed.image_check = ImageCheck::NotAsked;
+    assert_eq!(retry_waits(&scene), Some(why));
+    let (_, message) = rolled_out(&scene);
+    assert!(
+        message.ends_with(
+            ". Trying it again waits: Job c-image-1 has no pod. It is tried again at once after an edit, else within five minutes."
+        ),
+        "{message}"
+    );
+    scene.observed.now += SignedDuration::from_secs(29);
+    assert!(!needs_check(&scene), "another pause begins");
+    scene.observed.now += SignedDuration::from_secs(1);
+    assert!(needs_check(&scene));
+    scene.observed.image_check = failed();
+    let next = plan(&scene.observed);
+    scene.stored(&next);
+    assert_eq!(retry_waits(&scene), None);
+}
+
+#[test]
+fn an_image_that_no_member_runs_is_tried_also_where_the_template_returns_to_the_members() {
+    let mut scene = lowered();
+    template_changes(&mut scene);
+    asks_for_version(&mut scene, "3.7.3");
+    assert!(may_update(&scene) && !needs_check(&scene), "the members run it");
+    NEW.clone_into(&mut scene.observed.wanted.image);
+    assert!(needs_check(&scene));
+    for check in [running(), failed()] {
+        scene.observed.image_check = check;
+        assert!(!may_update(&scene));
+    }
+    scene.observed.image_check = ImageCheck::Passed;
+    assert!(may_update(&scene));
 }
 
 #[test]
