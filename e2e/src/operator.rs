@@ -101,7 +101,17 @@ impl Operator {
         namespace: &str,
         flags: &[&str],
     ) -> Result<Self> {
-        let program = binary().await?;
+        Self::start_program(binary().await?, control_plane, name, namespace, flags)
+    }
+
+    /// The same of another build of it, such as [`released`].
+    pub fn start_program(
+        program: &Path,
+        control_plane: &ControlPlane,
+        name: &str,
+        namespace: &str,
+        flags: &[&str],
+    ) -> Result<Self> {
         let bed = BedDir::create()?;
         let log = bed.path().join("operator.log");
         let output = File::create(&log).context("cannot create the operator's log")?;
@@ -155,6 +165,11 @@ impl Operator {
     /// The most that it ever was.
     pub fn most_resident(&self) -> Result<u64> {
         self.id.most_resident()
+    }
+
+    /// How long processors have worked for it.
+    pub fn processor_time(&self) -> Result<Duration> {
+        self.id.processor_time()
     }
 
     /// One of its pages: status and body.

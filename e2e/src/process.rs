@@ -5,9 +5,13 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::str::FromStr;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+/// By what Linux counts the time of processors.
+const TICK: Duration = Duration::from_millis(10);
 
 /// One process, told apart from any later process that gets the same pid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -106,6 +110,14 @@ impl ProcessId {
         self.memory("VmHWM:")
     }
 
+    /// How long processors have worked for it since it was started, to a hundredth of a second.
+    pub fn processor_time(self) -> Result<Duration> {
+        let path = format!("/proc/{}/stat", self.pid);
+        let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+        let stat = parse_stat(&text).with_context(|| format!("{path} is malformed"))?;
+        Ok(TICK * stat.ticks)
+    }
+
     fn memory(self, which: &str) -> Result<u64> {
         let path = format!("/proc/{}/status", self.pid);
         let status = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
@@ -172,6 +184,8 @@ struct Stat {
     ended: bool,
     stopped: bool,
     started: u64,
+    /// Of work, its own and the kernel's for it.
+    ticks: u32,
 }
 
 fn stat(pid: u32) -> Option<Stat> {
@@ -183,27 +197,29 @@ fn parse_stat(text: &str) -> Option<Stat> {
     let (_, fields) = text.rsplit_once(')')?;
     let mut fields = fields.split_ascii_whitespace();
     let state = fields.next()?;
-    let started = fields.nth(18)?.parse().ok()?;
+    let own: u32 = fields.nth(10)?.parse().ok()?;
+    let kernel: u32 = fields.next()?.parse().ok()?;
+    let started = fields.nth(6)?.parse().ok()?;
     Some(Stat {
         ended: matches!(state, "Z" | "X"),
         stopped: state == "T",
         started,
+        ticks: own.checked_add(kernel)?,
     })
 }
 
 #[cfg(test)]
 mod tests {
     use std::process::{Command, Stdio};
-    use std::time::Duration;
 
     use super::*;
     use crate::deadline::until;
 
     #[test]
     fn the_start_time_is_found_behind_an_awkward_command_name() {
-        let text = "77 (a) b (c) S 1 77 77 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4711 100 1";
+        let text = "77 (a) b (c) S 1 77 77 0 -1 4194560 1 0 0 0 30 12 0 0 20 0 1 0 4711 100 1";
         let stat = parse_stat(text).unwrap();
-        assert_eq!(stat.started, 4711);
+        assert_eq!((stat.started, stat.ticks), (4711, 42));
         assert!(!stat.ended);
     }
 

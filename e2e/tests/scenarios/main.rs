@@ -5,6 +5,7 @@ mod backup;
 mod bed;
 mod bench;
 mod bench_backup;
+mod bench_crowd;
 mod bench_restore;
 mod bench_rollout;
 mod cluster;
@@ -70,6 +71,7 @@ async fn main() -> ExitCode {
         images_clones::SCENARIOS,
         bench::SCENARIOS,
         bench_backup::SCENARIOS,
+        bench_crowd::SCENARIOS,
         bench_restore::SCENARIOS,
         bench_rollout::SCENARIOS,
     ]

@@ -1,0 +1,447 @@
+//! What an installation of a thousand clusters costs the operator: the binary as it is shipped, a real API server with all
+//! objects in it, and models of what Kubernetes and etcd do with them.
+#![allow(clippy::print_stdout, reason = "what is measured is for people to read")]
+
+mod kubernetes;
+mod members;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use etcd_operator_api::{EtcdBackup, EtcdCluster, crd};
+use etcd_operator_e2e::Operator;
+use etcd_operator_e2e::control_plane::{AuditFilter, AuditMark, ControlPlane, Options};
+use etcd_operator_e2e::deadline::until;
+use etcd_operator_e2e::operator;
+use etcd_operator_e2e::process::Sent;
+use etcd_operator_e2e::scenario::{Bed, Scenario, Stage};
+use etcd_operator_runtime::clock::{Clock as _, SystemClock};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use jiff::{SignedDuration, tz::TimeZone};
+use kube::Client;
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use crate::bench::{median, told};
+use crate::cluster::tenant::is_converged;
+use kubernetes::Kubernetes;
+use members::{Members, VERSION};
+
+pub const SCENARIOS: &[Scenario] = &[
+    Scenario::gate("bench", "a_thousand_clusters", Bed::Without, |stage| {
+        Box::pin(measured(stage))
+    })
+    .bench()
+    .long(),
+];
+
+const CLUSTERS: u16 = 1000;
+const SIZE: u8 = 3;
+/// All of them are due at the same minute.
+const BACKUPS: u16 = 5000;
+/// Of so many clusters no member answers.
+const SILENT: u16 = 400;
+/// How many changes are timed.
+const CHANGES: u16 = 20;
+
+/// What is promised of it.
+const WARM_BUDGET: Duration = Duration::from_mins(1);
+const MEMORY_BUDGET: u64 = 200 << 20;
+/// In hundredths of a core.
+const IDLE_BUDGET: f64 = 5.0;
+/// How long a changed cluster may wait at most while the members of others say nothing.
+const CHANGE_BUDGET: Duration = Duration::from_secs(10);
+
+/// All clusters are made, or all backups stored.
+const LONG: Duration = Duration::from_mins(40);
+const SOON: Duration = Duration::from_mins(2);
+/// Two rounds in which each cluster is looked at.
+const IDLE: Duration = Duration::from_mins(1);
+/// After this time the operator asks members that say nothing as seldom as it ever will.
+const BACKED_OFF: Duration = Duration::from_mins(3);
+/// The schedules of all backups are changed in this time.
+const SCHEDULING: SignedDuration = SignedDuration::from_mins(4);
+/// No backup falls due until its schedule is changed.
+const NEVER: &str = "0 3 29 2 *";
+/// Its user in the audit log.
+const NAME: &str = "manager";
+const NAMESPACE: &str = "crowd";
+const IMAGE: &str = "example.dev/etcd-operator:1";
+/// How many requests are on their way at once.
+const HANDS: usize = 16;
+
+/// The API server with all objects, and whoever works on them.
+struct Crowd {
+    bed: ControlPlane,
+    client: Client,
+    namespace: String,
+    members: Arc<Members>,
+    /// The models.
+    tasks: JoinSet<Result<()>>,
+}
+
+impl Crowd {
+    async fn gather() -> Result<Self> {
+        let bed = ControlPlane::start(Options::default()).await?;
+        let documents: Result<Vec<_>, _> = crd::all().iter().map(serde_json::to_string).collect();
+        bed.apply_crds(&documents?.join("\n---\n")).await?;
+        let namespace = bed.namespace(NAMESPACE).await?;
+        let client = bed.client().await?;
+        let members = Arc::new(Members::default());
+        let mut tasks = JoinSet::new();
+        members.listen(&mut tasks).await?;
+        Kubernetes::start(client.clone(), &namespace, Arc::clone(&members), &mut tasks).await?;
+        Ok(Self {
+            bed,
+            client,
+            namespace,
+            members,
+            tasks,
+        })
+    }
+
+    fn clusters(&self) -> Api<EtcdCluster> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    fn backups(&self) -> Api<EtcdBackup> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// An error of the models, if one has ended.
+    fn check(&mut self) -> Result<()> {
+        match self.tasks.try_join_next() {
+            None => Ok(()),
+            Some(ended) => ended?.context("a model ended"),
+        }
+    }
+
+    async fn create_clusters(&self) -> Result<()> {
+        let clusters = self.clusters();
+        in_parallel(CLUSTERS, |n| {
+            let clusters = clusters.clone();
+            async move {
+                let spec = json!({
+                    "size": SIZE, "version": VERSION.number(),
+                    "storage": {"size": "1Gi"},
+                });
+                let cluster = EtcdCluster::new(&cluster(n), serde_json::from_value(spec)?);
+                clusters.create(&PostParams::default(), &cluster).await?;
+                Ok(())
+            }
+        })
+        .await
+    }
+
+    async fn create_backups(&self) -> Result<()> {
+        let backups = self.backups();
+        in_parallel(BACKUPS, |n| {
+            let backups = backups.clone();
+            async move {
+                let spec = json!({
+                    "etcdCluster": {"name": cluster(n % CLUSTERS)}, "storageType": "S3", "schedule": NEVER,
+                    "s3": {"path": format!("bucket/{n}"), "awsSecret": "aws", "region": "eu-central-1"},
+                });
+                let backup = EtcdBackup::new(&backup(n), serde_json::from_value(spec)?);
+                backups.create(&PostParams::default(), &backup).await?;
+                Ok(())
+            }
+        })
+        .await
+    }
+
+    /// Waits until every cluster serves.
+    async fn until_all_serve(&mut self) -> Result<()> {
+        let clusters = self.clusters();
+        let from = Instant::now();
+        loop {
+            self.check()?;
+            let all = clusters.list(&ListParams::default()).await?.items;
+            let serving = all.iter().filter(|cluster| serves(cluster)).count();
+            if serving == usize::from(CLUSTERS) {
+                return Ok(());
+            }
+            ensure!(from.elapsed() < LONG, "{serving} of {CLUSTERS} clusters serve");
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    }
+
+    /// Changes what no pod depends on; the generation is returned.
+    async fn change(&self, name: &str, seconds: u32) -> Result<Option<i64>> {
+        let patch = Patch::Merge(json!({"spec": {"updates": {"progressDeadlineSeconds": seconds}}}));
+        let changed = self
+            .clusters()
+            .patch(name, &PatchParams::default(), &patch)
+            .await?;
+        Ok(changed.metadata.generation)
+    }
+
+    /// Changes one cluster after the other; how long it takes until the status of each says so.
+    async fn time_changes(&self, seconds: u32) -> Result<Vec<Duration>> {
+        let clusters = self.clusters();
+        let mut all = Vec::new();
+        for n in (CLUSTERS - CHANGES)..CLUSTERS {
+            let name = cluster(n);
+            let from = Instant::now();
+            let generation = self.change(&name, seconds).await?;
+            until(&format!("{name} is reconciled"), SOON, || async {
+                let now = clusters.get(&name).await?;
+                let observed = now.status.and_then(|status| status.observed_generation);
+                Ok((observed >= generation).then_some(()))
+            })
+            .await?;
+            all.push(from.elapsed());
+        }
+        Ok(all)
+    }
+
+    /// Writes of the operator since a mark, its lease apart.
+    fn writes(&self, mark: AuditMark) -> Result<usize> {
+        let writes = self
+            .bed
+            .audit(&AuditFilter::new().since(mark).user(NAME).writes())?;
+        let is_lease = |resource: &str| resource == "leases";
+        let others = writes.iter().filter(|event| {
+            let object = event.object_ref.as_ref();
+            !object.is_some_and(|object| is_lease(&object.resource))
+        });
+        Ok(others.count())
+    }
+}
+
+fn cluster(n: u16) -> String {
+    format!("c{n}")
+}
+
+fn backup(n: u16) -> String {
+    format!("b{n}")
+}
+
+fn serves(cluster: &EtcdCluster) -> bool {
+    let status = cluster.status.as_ref();
+    status.is_some_and(|status| {
+        status.observed_generation == cluster.metadata.generation && is_converged(status, "3/3", SIZE)
+    })
+}
+
+async fn in_parallel<F: Future<Output = Result<()>>>(count: u16, each: impl Fn(u16) -> F) -> Result<()> {
+    let all = stream::iter(0..count).map(each).buffer_unordered(HANDS);
+    all.try_for_each(|()| async { Ok(()) }).await
+}
+
+fn mebibytes(bytes: u64) -> u64 {
+    bytes >> 20
+}
+
+/// Processor time over a time, in hundredths of a core.
+fn share(processor: Duration, time: Duration) -> f64 {
+    100.0 * processor.as_secs_f64() / time.as_secs_f64()
+}
+
+async fn start_operator(crowd: &Crowd) -> Result<Operator> {
+    let flags = ["--operator-image", IMAGE, "--watch-nodes"];
+    let program = operator::released().await?;
+    Operator::start_program(&program, &crowd.bed, NAME, &crowd.namespace, &flags)
+}
+
+async fn measured(stage: Arc<Stage>) -> Result<()> {
+    let say = |text: String| {
+        stage.note(&text);
+        println!("{text}");
+    };
+    operator::released().await?;
+    let mut crowd = Crowd::gather().await?;
+    let mut operator = start_operator(&crowd).await?;
+    operator.until_ready(|code, _| code == 200).await?;
+    let from = Instant::now();
+    crowd.create_clusters().await?;
+    crowd
+        .until_all_serve()
+        .await
+        .with_context(|| last_lines(&operator))?;
+    say(format!(
+        "{CLUSTERS} clusters of {SIZE} members from nothing: {:.0} s, {:.1} s of processor time, at most {} MiB resident",
+        from.elapsed().as_secs_f64(),
+        operator.processor_time()?.as_secs_f64(),
+        mebibytes(operator.most_resident()?),
+    ));
+    crowd.create_backups().await?;
+    operator.send(Sent::Terminate)?;
+    ensure!(operator.ended(SOON).await?.success(), "it did not end in order");
+
+    let operator = warm(&crowd, &say).await?;
+    idle(&crowd, &operator, &say).await?;
+    say(format!(
+        "a changed cluster: {}",
+        summary(crowd.time_changes(700).await?).0
+    ));
+    silence(&mut crowd, &operator, &say).await?;
+    due(&mut crowd, &operator, &say).await
+}
+
+/// Starts the operator where all objects are, and each cluster has changed meanwhile, until the status of each says so.
+async fn warm(crowd: &Crowd, say: &impl Fn(String)) -> Result<Operator> {
+    in_parallel(CLUSTERS, |n| async move {
+        crowd.change(&cluster(n), 650).await.map(drop)
+    })
+    .await?;
+    let from = Instant::now();
+    let mut operator = start_operator(crowd).await?;
+    operator.until_ready(|code, _| code == 200).await?;
+    let ready = from.elapsed();
+    until("each cluster is reconciled", SOON, || async {
+        // Lists of all clusters are work for the API server, too.
+        if reconciles(&operator, "cluster").await? < f64::from(CLUSTERS) {
+            return Ok(None);
+        }
+        let all = crowd.clusters().list(&ListParams::default()).await?.items;
+        Ok(all.iter().all(serves).then_some(()))
+    })
+    .await?;
+    let time = from.elapsed();
+    say(format!(
+        "started where all of them have changed: ready after {:.1} s, each cluster reconciled after {:.1} s",
+        ready.as_secs_f64(),
+        time.as_secs_f64()
+    ));
+    ensure!(time <= WARM_BUDGET, "over the budget of {WARM_BUDGET:?}");
+    Ok(operator)
+}
+
+async fn idle(crowd: &Crowd, operator: &Operator, say: &impl Fn(String)) -> Result<()> {
+    until("the operator writes nothing more", LONG, || async {
+        let mark = crowd.bed.audit_mark();
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        Ok((crowd.writes(mark)? == 0).then_some(()))
+    })
+    .await?;
+    let (mark, before) = (crowd.bed.audit_mark(), operator.processor_time()?);
+    let looked_at = reconciles(operator, "cluster").await?;
+    tokio::time::sleep(IDLE).await;
+    let used = share(operator.processor_time()?.saturating_sub(before), IDLE);
+    let writes = crowd.writes(mark)?;
+    let resident = operator.most_resident()?;
+    say(format!(
+        "at rest: {used:.1} % of a core, {:.0} reconciles of clusters in {} s, {writes} writes, at most {} MiB resident",
+        reconciles(operator, "cluster").await? - looked_at,
+        IDLE.as_secs(),
+        mebibytes(resident),
+    ));
+    ensure!(writes == 0, "it writes though nothing changes");
+    ensure!(used <= IDLE_BUDGET, "over the budget of {IDLE_BUDGET} %");
+    ensure!(
+        resident <= MEMORY_BUDGET,
+        "over the budget of {} MiB",
+        mebibytes(MEMORY_BUDGET)
+    );
+    Ok(())
+}
+
+async fn silence(crowd: &mut Crowd, operator: &Operator, say: &impl Fn(String)) -> Result<()> {
+    crowd.members.silence(SILENT);
+    let (first, longest) = summary(crowd.time_changes(710).await?);
+    tokio::time::sleep(BACKED_OFF).await;
+    let before = operator.processor_time()?;
+    let from = Instant::now();
+    let (later, later_longest) = summary(crowd.time_changes(720).await?);
+    let used = share(operator.processor_time()?.saturating_sub(before), from.elapsed());
+    say(format!(
+        "a changed cluster beside {SILENT} silent ones: {first} from their first second on, {later} after {} s ({used:.1} % of a core)",
+        BACKED_OFF.as_secs()
+    ));
+    crowd.members.silence(0);
+    crowd.until_all_serve().await?;
+    let longest = longest.max(later_longest);
+    ensure!(
+        longest <= CHANGE_BUDGET,
+        "over the budget of {CHANGE_BUDGET:?}: {longest:?}"
+    );
+    Ok(())
+}
+
+async fn due(crowd: &mut Crowd, operator: &Operator, say: &impl Fn(String)) -> Result<()> {
+    let at = (SystemClock.now() + SCHEDULING).to_zoned(TimeZone::UTC);
+    let schedule = format!("{} {} * * *", at.minute(), at.hour());
+    let due = at.with().second(0).subsec_nanosecond(0).build()?.timestamp();
+    let backups = crowd.backups();
+    in_parallel(BACKUPS, |n| {
+        let (backups, schedule) = (backups.clone(), schedule.clone());
+        async move {
+            let patch: Value = json!({"spec": {"schedule": schedule}});
+            backups
+                .patch(&backup(n), &PatchParams::default(), &Patch::Merge(patch))
+                .await?;
+            Ok(())
+        }
+    })
+    .await?;
+    let left = Duration::try_from(due.duration_since(SystemClock.now())).unwrap_or_default();
+    ensure!(!left.is_zero(), "the schedules were not changed in time");
+    tokio::time::sleep(left).await;
+    let before = operator.processor_time()?;
+    let from = Instant::now();
+    let changes = summary(crowd.time_changes(730).await?);
+    loop {
+        crowd.check()?;
+        let all = backups.list(&ListParams::default()).await?.items;
+        let stored = all.iter().filter(|backup| {
+            backup
+                .status
+                .as_ref()
+                .is_some_and(|status| status.last_success.is_some())
+        });
+        let stored = stored.count();
+        if stored == usize::from(BACKUPS) {
+            break;
+        }
+        ensure!(from.elapsed() < LONG, "{stored} of {BACKUPS} backups were stored");
+        tokio::time::sleep(Duration::from_secs(5)).await;
+    }
+    let (time, used) = (from.elapsed(), operator.processor_time()?.saturating_sub(before));
+    say(format!(
+        "{BACKUPS} backups due at one minute: all stored after {:.0} s, {:.1} ms of processor time each, {:.1} % of a core; a changed cluster meanwhile: {}; at most {} MiB resident",
+        time.as_secs_f64(),
+        1000.0 * used.as_secs_f64() / f64::from(BACKUPS),
+        share(used, time),
+        changes.0,
+        mebibytes(operator.most_resident()?),
+    ));
+    ensure!(
+        changes.1 <= CHANGE_BUDGET,
+        "over the budget of {CHANGE_BUDGET:?}: {:?}",
+        changes.1
+    );
+    Ok(())
+}
+
+/// The median and the longest, in words, and the longest.
+fn summary(all: Vec<Duration>) -> (String, Duration) {
+    let longest = all.iter().max().copied().unwrap_or_default();
+    let text = format!(
+        "median {} s, longest {} s",
+        told(&[median(all)]),
+        told(&[longest])
+    );
+    (text, longest)
+}
+
+/// How often a controller has looked at an object.
+async fn reconciles(operator: &Operator, controller: &str) -> Result<f64> {
+    let (_, page) = operator.page("/metrics").await?;
+    let wanted = format!("controller=\"{controller}\"");
+    let values = page.lines().filter_map(|line| {
+        let (labels, value) = line
+            .strip_prefix("etcd_operator_reconciles_total{")?
+            .rsplit_once("} ")?;
+        labels.contains(&wanted).then(|| value.trim().parse::<f64>())
+    });
+    values.sum::<Result<f64, _>>().context("a count is no number")
+}
+
+fn last_lines(operator: &Operator) -> String {
+    let log = operator.logged();
+    let lines: Vec<_> = log.lines().rev().take(50).collect();
+    lines.into_iter().rev().collect::<Vec<_>>().join("\n")
+}
