@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use etcd_operator_api::EtcdCluster;
 use etcd_operator_api::severity::Severity;
@@ -14,7 +15,6 @@ use etcd_operator_cluster_core::plan::{
 use etcd_operator_etcd::version::Version;
 use etcd_operator_runtime::apply::Error as ApplyError;
 use etcd_operator_runtime::key::ObjectKey;
-use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 
 use super::Reconciler;
@@ -23,7 +23,7 @@ use crate::act::Error;
 use crate::observe::Observation;
 
 /// For how long an answer counts before the API server, and the webhooks that it calls, are asked again.
-const COUNTS_FOR: SignedDuration = SignedDuration::from_secs(30);
+const COUNTS_FOR: Duration = Duration::from_secs(30);
 
 /// What the API server said to the changed pods, by cluster; clones share them.
 #[derive(Clone, Debug, Default)]
@@ -32,7 +32,8 @@ pub struct DryRuns(Arc<Mutex<BTreeMap<ObjectKey, DryRun>>>);
 /// A dry run of the changed pods of one cluster.
 #[derive(Debug)]
 struct DryRun {
-    at: Timestamp,
+    /// When it was answered, by the clock that never goes back.
+    at: Duration,
     generation: i64,
     spec_hash: String,
     admission: PodAdmission,
@@ -45,17 +46,17 @@ impl DryRuns {
     }
 
     /// What the API server said to the same pods less than half a minute ago. `None` if it must be asked.
-    fn recent(&self, key: &ObjectKey, observed: &ObservedCluster) -> Option<PodAdmission> {
+    fn recent(&self, key: &ObjectKey, observed: &ObservedCluster, now: Duration) -> Option<PodAdmission> {
         let dry_runs = self.lock();
         let dry_run = dry_runs.get(key)?;
         let is_same =
             dry_run.generation == observed.generation && dry_run.spec_hash == observed.wanted.spec_hash;
-        let age = observed.now.duration_since(dry_run.at);
-        (is_same && (SignedDuration::ZERO..COUNTS_FOR).contains(&age)).then(|| dry_run.admission.clone())
+        let age = now.saturating_sub(dry_run.at);
+        (is_same && age < COUNTS_FOR).then(|| dry_run.admission.clone())
     }
 
     /// Keeps what the API server said.
-    fn record(&self, key: &ObjectKey, observed: &ObservedCluster, at: Timestamp, admission: &PodAdmission) {
+    fn record(&self, key: &ObjectKey, observed: &ObservedCluster, at: Duration, admission: &PodAdmission) {
         let dry_run = DryRun {
             at,
             generation: observed.generation,
@@ -115,7 +116,8 @@ impl Reconciler {
             self.dry_runs.forget(key);
             return Ok(unchecked);
         }
-        let admission = match self.dry_runs.recent(key, &observation.observed) {
+        let now = self.deps.clock.elapsed();
+        let admission = match self.dry_runs.recent(key, &observation.observed, now) {
             Some(admission) => admission,
             None => match self.changed_pod(key, cluster, observation, &unchecked, image) {
                 Some(pod) => self.dry_run(key, cluster, observation, &pod).await?,
@@ -196,7 +198,7 @@ impl Reconciler {
                 .tell(cluster, severity, reason, "Reconcile", text);
         }
         // A webhook that does not answer takes longer than an answer counts: that begins when the answer is there.
-        let at = self.deps.clock.now();
+        let at = self.deps.clock.elapsed();
         self.dry_runs.record(key, &observation.observed, at, &admission);
         Ok(admission)
     }
