@@ -44,11 +44,11 @@ pub fn image_check_job<'a>(
 ) -> Option<Job> {
     let template = &members.spec.template;
     let namespace = members.metadata.namespace.clone()?;
-    let affinity = template.spec.as_ref().and_then(|spec| spec.affinity.clone());
-    let mut pod = check_pod(template.spec.clone()?, version)?;
+    let members_pod = template.spec.as_ref()?;
+    let mut pod = check_pod(members_pod.clone(), version)?;
     let own_labels = labels();
     let live = live_metadata(template, &namespace);
-    let pod_labels = pod_labels(live.labels.unwrap_or_default(), affinity.as_ref());
+    let pod_labels = pod_labels(live.labels.unwrap_or_default(), members_pod.affinity.as_ref());
     let annotations = live.annotations;
     // Another image, version, pull secret or placement is another Job.
     let content = hash::hash(&json!({"pod": pod, "annotations": annotations, "labels": pod_labels}));

@@ -269,6 +269,11 @@ mod tests {
         }
     }
 
+    fn held_up_at(checks: &ImageChecks, key: &ObjectKey, is_known: bool, seconds: u64) -> ImageCheck {
+        let now = START + Duration::from_secs(seconds);
+        checks.settle(key, &job("a"), held_up(), is_known, now)
+    }
+
     #[test]
     fn a_job_that_waits_is_asked_again_after_a_moment_and_one_that_was_skipped_after_an_hour() {
         let checks = ImageChecks::default();
@@ -292,19 +297,10 @@ mod tests {
             checks.settle(&key, &job("a"), says, false, START);
             assert!(!is_recent("a", 0));
         }
-        let held_up_at = |seconds| {
-            checks.settle(
-                &key,
-                &job("a"),
-                held_up(),
-                false,
-                START + Duration::from_secs(seconds),
-            )
-        };
         for seconds in [0, 40, 80] {
-            held_up_at(seconds);
+            held_up_at(&checks, &key, false, seconds);
         }
-        let skipped = held_up_at(120);
+        let skipped = held_up_at(&checks, &key, false, 120);
         assert!(matches!(skipped, ImageCheck::Skipped { .. }));
         assert!(is_recent("a", 3719) && !is_recent("a", 3720) && !is_recent("b", 0));
         assert_eq!(checks.forget(&key), Some(ObjectKey::new("ns", "c-image-1")));
@@ -353,18 +349,10 @@ mod tests {
     fn an_image_that_is_known_to_be_bad_is_never_skipped() {
         let checks = ImageChecks::default();
         let key = ObjectKey::new("ns", "c");
-        let settle = |seconds| {
-            checks.settle(
-                &key,
-                &job("a"),
-                held_up(),
-                true,
-                START + Duration::from_secs(seconds),
-            )
-        };
         for seconds in [0, 50, 100] {
-            settle(seconds);
+            held_up_at(&checks, &key, true, seconds);
         }
-        assert!(matches!(settle(120), ImageCheck::NotTried { .. }));
+        let still_known = held_up_at(&checks, &key, true, 120);
+        assert!(matches!(still_known, ImageCheck::NotTried { .. }));
     }
 }

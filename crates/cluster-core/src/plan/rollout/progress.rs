@@ -14,7 +14,7 @@ use crate::plan::step::Step;
 /// Updates the remembered rollout before any flow decides.
 ///
 /// Unless the cluster is paused, another spec hash begins a new rollout. The member that is being restarted carries over, and
-/// so do the versions that members have left. A restarted member is done once it is a healthy voter, or one too many.
+/// so do the versions that members have left. A restarted member is done once it is a healthy voter, or no member that the size asks for.
 pub fn refresh(view: &ClusterView<'_>, persisted: &mut PersistedState) {
     let observed = view.observed;
     let wanted = &observed.wanted.spec_hash;
@@ -146,7 +146,7 @@ fn is_leaving(view: &ClusterView<'_>, current: &RestartedMember) -> bool {
     pod.is_none_or(|pod| pod.uid == current.pod && pod.deleting.is_some())
 }
 
-/// Whether a restarted member serves again, or is one too many. False while the membership is unknown.
+/// Whether a restarted member serves again, or is no member that the size asks for. False while the membership is unknown.
 fn is_done(view: &ClusterView<'_>, current: &RestartedMember) -> bool {
     let Some(known) = view.known() else {
         return false;
