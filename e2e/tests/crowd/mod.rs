@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use etcd_operator_api::{EtcdBackup, EtcdCluster, EtcdRestore, condition::Condition, crd};
 use etcd_operator_e2e::Operator;
-use etcd_operator_e2e::control_plane::{AuditFilter, ControlPlane, Options};
+use etcd_operator_e2e::control_plane::{AuditEntry, AuditFilter, AuditMark, ControlPlane, Options};
 use etcd_operator_e2e::deadline::until;
 use etcd_operator_e2e::process::Sent;
 use k8s_openapi::api::events::v1::Event;
@@ -16,9 +16,9 @@ use serde_json::json;
 use tokio::time::{Instant, sleep_until};
 
 /// Of the operator; nobody pulls it, for there are no nodes.
-const IMAGE: &str = "example.dev/etcd-operator:1";
+pub const IMAGE: &str = "example.dev/etcd-operator:1";
 /// Its user in the audit log.
-const NAME: &str = "manager";
+pub const NAME: &str = "manager";
 /// Of each of the two kinds; every tenth cluster and every fifth backup among the first half is bad: 20 in all.
 const EACH: u32 = 110;
 /// With the one restore.
@@ -259,21 +259,23 @@ async fn settled(bed: &ControlPlane) -> Result<()> {
     until("the manager writes nothing more", SOON, || async {
         let mark = bed.audit_mark();
         sleep_until(Instant::now() + STILL).await;
-        let writes = bed.audit(&AuditFilter::new().since(mark).user(NAME).writes())?;
-        let is_lease = |resource: &str| resource == "leases";
-        let only_leases = writes.iter().all(|event| {
-            event
-                .object_ref
-                .as_ref()
-                .is_some_and(|object| is_lease(&object.resource))
-        });
-        Ok(only_leases.then_some(()))
+        Ok(writes(bed, mark)?.is_empty().then_some(()))
     })
     .await
 }
 
+/// What the manager wrote since a mark, its lease apart.
+pub fn writes(bed: &ControlPlane, mark: AuditMark) -> Result<Vec<AuditEntry>> {
+    let mut writes = bed.audit(&AuditFilter::new().since(mark).user(NAME).writes())?;
+    writes.retain(|write| {
+        let object = write.object_ref.as_ref();
+        object.is_none_or(|object| object.resource != "leases")
+    });
+    Ok(writes)
+}
+
 /// How often the cluster controller has looked at an object.
-async fn reconciles(operator: &Operator) -> Result<u64> {
+pub async fn reconciles(operator: &Operator) -> Result<u64> {
     let (_, page) = operator.page("/metrics").await?;
     sum(&page, "etcd_operator_reconciles_total", |labels| {
         labels.contains("controller=\"cluster\"")

@@ -163,7 +163,7 @@ impl Kubernetes {
             .patch_status(name, &PatchParams::default(), &patch)
             .await
         {
-            // Whoever wanted it may need it no more.
+            // The object may have been deleted meanwhile.
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
             told => told.map(drop).with_context(|| name.to_owned()),
         }

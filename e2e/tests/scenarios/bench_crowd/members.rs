@@ -151,7 +151,7 @@ impl Members {
             let members = Arc::clone(&self);
             async move { Ok::<_, Infallible>(members.page(seat, port, request).await) }
         });
-        // Whoever asks hangs up as it likes.
+        // An error is a client that has closed its connection.
         let _ = auto::Builder::new(TokioExecutor::new())
             .serve_connection(TokioIo::new(stream), service)
             .await;

@@ -5,13 +5,14 @@
 mod kubernetes;
 mod members;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use etcd_operator_api::{EtcdBackup, EtcdCluster, crd};
 use etcd_operator_e2e::Operator;
-use etcd_operator_e2e::control_plane::{AuditFilter, AuditMark, ControlPlane, Options};
+use etcd_operator_e2e::control_plane::{ControlPlane, Options};
 use etcd_operator_e2e::deadline::until;
 use etcd_operator_e2e::operator;
 use etcd_operator_e2e::process::Sent;
@@ -26,6 +27,7 @@ use tokio::task::JoinSet;
 
 use crate::bench::{median, told};
 use crate::cluster::tenant::is_converged;
+use crate::crowd::{IMAGE, NAME, reconciles, writes};
 use kubernetes::Kubernetes;
 use members::{Members, VERSION};
 
@@ -65,15 +67,14 @@ const BACKED_OFF: Duration = Duration::from_mins(3);
 const SCHEDULING: SignedDuration = SignedDuration::from_mins(4);
 /// No backup falls due until its schedule is changed.
 const NEVER: &str = "0 3 29 2 *";
-/// Its user in the audit log.
-const NAME: &str = "manager";
 const NAMESPACE: &str = "crowd";
-const IMAGE: &str = "example.dev/etcd-operator:1";
 /// How many requests are on their way at once.
 const HANDS: usize = 16;
 
-/// The API server with all objects, and whoever works on them.
+/// The API server with all objects, and the models that act on them.
 struct Crowd {
+    /// The operator as it is shipped.
+    program: PathBuf,
     bed: ControlPlane,
     client: Client,
     namespace: String,
@@ -84,6 +85,7 @@ struct Crowd {
 
 impl Crowd {
     async fn gather() -> Result<Self> {
+        let program = operator::released().await?;
         let bed = ControlPlane::start(Options::default()).await?;
         let documents: Result<Vec<_>, _> = crd::all().iter().map(serde_json::to_string).collect();
         bed.apply_crds(&documents?.join("\n---\n")).await?;
@@ -94,6 +96,7 @@ impl Crowd {
         members.listen(&mut tasks).await?;
         Kubernetes::start(client.clone(), &namespace, Arc::clone(&members), &mut tasks).await?;
         Ok(Self {
+            program,
             bed,
             client,
             namespace,
@@ -196,19 +199,6 @@ impl Crowd {
         }
         Ok(all)
     }
-
-    /// Writes of the operator since a mark, its lease apart.
-    fn writes(&self, mark: AuditMark) -> Result<usize> {
-        let writes = self
-            .bed
-            .audit(&AuditFilter::new().since(mark).user(NAME).writes())?;
-        let is_lease = |resource: &str| resource == "leases";
-        let others = writes.iter().filter(|event| {
-            let object = event.object_ref.as_ref();
-            !object.is_some_and(|object| is_lease(&object.resource))
-        });
-        Ok(others.count())
-    }
 }
 
 fn cluster(n: u16) -> String {
@@ -240,10 +230,9 @@ fn share(processor: Duration, time: Duration) -> f64 {
     100.0 * processor.as_secs_f64() / time.as_secs_f64()
 }
 
-async fn start_operator(crowd: &Crowd) -> Result<Operator> {
+fn start_operator(crowd: &Crowd) -> Result<Operator> {
     let flags = ["--operator-image", IMAGE, "--watch-nodes"];
-    let program = operator::released().await?;
-    Operator::start_program(&program, &crowd.bed, NAME, &crowd.namespace, &flags)
+    Operator::start_program(&crowd.program, &crowd.bed, NAME, &crowd.namespace, &flags)
 }
 
 async fn measured(stage: Arc<Stage>) -> Result<()> {
@@ -251,9 +240,8 @@ async fn measured(stage: Arc<Stage>) -> Result<()> {
         stage.note(&text);
         println!("{text}");
     };
-    operator::released().await?;
     let mut crowd = Crowd::gather().await?;
-    let mut operator = start_operator(&crowd).await?;
+    let mut operator = start_operator(&crowd)?;
     operator.until_ready(|code, _| code == 200).await?;
     let from = Instant::now();
     crowd.create_clusters().await?;
@@ -288,12 +276,12 @@ async fn warm(crowd: &Crowd, say: &impl Fn(String)) -> Result<Operator> {
     })
     .await?;
     let from = Instant::now();
-    let mut operator = start_operator(crowd).await?;
+    let mut operator = start_operator(crowd)?;
     operator.until_ready(|code, _| code == 200).await?;
     let ready = from.elapsed();
     until("each cluster is reconciled", SOON, || async {
         // Lists of all clusters are work for the API server, too.
-        if reconciles(&operator, "cluster").await? < f64::from(CLUSTERS) {
+        if reconciles(&operator).await? < u64::from(CLUSTERS) {
             return Ok(None);
         }
         let all = crowd.clusters().list(&ListParams::default()).await?.items;
@@ -314,18 +302,18 @@ async fn idle(crowd: &Crowd, operator: &Operator, say: &impl Fn(String)) -> Resu
     until("the operator writes nothing more", LONG, || async {
         let mark = crowd.bed.audit_mark();
         tokio::time::sleep(Duration::from_secs(5)).await;
-        Ok((crowd.writes(mark)? == 0).then_some(()))
+        Ok(writes(&crowd.bed, mark)?.is_empty().then_some(()))
     })
     .await?;
     let (mark, before) = (crowd.bed.audit_mark(), operator.processor_time()?);
-    let looked_at = reconciles(operator, "cluster").await?;
+    let looked_at = reconciles(operator).await?;
     tokio::time::sleep(IDLE).await;
     let used = share(operator.processor_time()?.saturating_sub(before), IDLE);
-    let writes = crowd.writes(mark)?;
+    let writes = writes(&crowd.bed, mark)?.len();
     let resident = operator.most_resident()?;
     say(format!(
-        "at rest: {used:.1} % of a core, {:.0} reconciles of clusters in {} s, {writes} writes, at most {} MiB resident",
-        reconciles(operator, "cluster").await? - looked_at,
+        "at rest: {used:.1} % of a core, {} reconciles of clusters in {} s, {writes} writes, at most {} MiB resident",
+        reconciles(operator).await? - looked_at,
         IDLE.as_secs(),
         mebibytes(resident),
     ));
@@ -425,19 +413,6 @@ fn summary(all: Vec<Duration>) -> (String, Duration) {
         told(&[longest])
     );
     (text, longest)
-}
-
-/// How often a controller has looked at an object.
-async fn reconciles(operator: &Operator, controller: &str) -> Result<f64> {
-    let (_, page) = operator.page("/metrics").await?;
-    let wanted = format!("controller=\"{controller}\"");
-    let values = page.lines().filter_map(|line| {
-        let (labels, value) = line
-            .strip_prefix("etcd_operator_reconciles_total{")?
-            .rsplit_once("} ")?;
-        labels.contains(&wanted).then(|| value.trim().parse::<f64>())
-    });
-    values.sum::<Result<f64, _>>().context("a count is no number")
 }
 
 fn last_lines(operator: &Operator) -> String {
