@@ -1,7 +1,7 @@
 //! The Job that starts the etcd image of a changed template with `etcd --version`, before any member gets the template. Its pod is
 //! the members' without what makes a member of it: most of what admits and places those admits and places it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use etcd_operator_api::names::{
     ANNOTATION_IMAGE_CHECK, APP_IMAGE_CHECK_VALUE, ClusterName, LABEL_APP, LABEL_MANAGED_BY, MANAGED_BY,
@@ -11,11 +11,12 @@ use etcd_operator_etcd_types::version::{Minor, Version};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::batch::v1::{Job, JobSpec};
 use k8s_openapi::api::core::v1::{
-    Affinity, Container, EmptyDirVolumeSource, NodeSelectorRequirement, NodeSelectorTerm, PodSpec,
-    PodTemplateSpec, PreferredSchedulingTerm, ResourceRequirements, Volume,
+    Affinity, Container, EmptyDirVolumeSource, NodeSelectorRequirement, NodeSelectorTerm, PodAntiAffinity,
+    PodSpec, PodTemplateSpec, PreferredSchedulingTerm, ResourceRequirements, Volume,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
+use kube::core::{Selector, SelectorExt};
 use serde_json::json;
 
 use super::labels::{ETCD, ETCD_MINOR, INSTALL, Map, string_map};
@@ -84,44 +85,47 @@ pub fn image_check_job<'a>(
     })
 }
 
-/// The user's labels, which policies may demand, without those by which the members' Services, budget and affinity select pods: the
-/// members would keep the pod off their nodes.
+/// The user's labels, which policies may demand, without those by which the members' Services and budget select pods, or for which
+/// the members would keep the pod off their nodes.
 fn pod_labels(mut members: Map, affinity: Option<&Affinity>) -> Map {
-    let kept_apart = keys_of_anti_affinity(affinity);
-    members.retain(|key, _| {
-        !reserved::label(key) && !key.starts_with("app.kubernetes.io/") && !kept_apart.contains(key)
-    });
-    members.extend(labels());
+    members.retain(|key, _| !reserved::label(key) && !key.starts_with("app.kubernetes.io/"));
+    let own = labels();
+    members.extend(own.clone());
+    let apart = affinity.and_then(|affinity| affinity.pod_anti_affinity.as_ref());
+    let kept_apart: Vec<_> = apart
+        .into_iter()
+        .flat_map(anti_affinity_selectors)
+        .filter(|selector| selects(selector, &members))
+        .flat_map(demanded_keys)
+        .collect();
+    members.retain(|key, _| own.contains_key(key) || !kept_apart.contains(&key.as_str()));
     members
 }
 
-/// The labels by which members keep away from other pods.
-fn keys_of_anti_affinity(affinity: Option<&Affinity>) -> BTreeSet<String> {
-    let apart = affinity.and_then(|affinity| affinity.pod_anti_affinity.as_ref());
-    let required = apart.into_iter().flat_map(|apart| {
-        apart
-            .required_during_scheduling_ignored_during_execution
-            .iter()
-            .flatten()
-    });
-    let preferred = apart
-        .into_iter()
-        .flat_map(|apart| {
-            apart
-                .preferred_during_scheduling_ignored_during_execution
-                .iter()
-                .flatten()
-        })
+/// By what pods keep away from others, whether they must or prefer to.
+fn anti_affinity_selectors(apart: &PodAntiAffinity) -> impl Iterator<Item = &LabelSelector> {
+    let required = &apart.required_during_scheduling_ignored_during_execution;
+    let preferred = &apart.preferred_during_scheduling_ignored_during_execution;
+    let preferred = preferred
+        .iter()
+        .flatten()
         .map(|weighted| &weighted.pod_affinity_term);
-    let selectors = required
-        .chain(preferred)
-        .filter_map(|term| term.label_selector.as_ref());
-    let keys = selectors.flat_map(|selector| {
-        let labels = selector.match_labels.iter().flat_map(BTreeMap::keys);
-        let expressions = selector.match_expressions.iter().flatten();
-        labels.chain(expressions.map(|expression| &expression.key))
-    });
-    keys.cloned().collect()
+    let terms = required.iter().flatten().chain(preferred);
+    terms.filter_map(|term| term.label_selector.as_ref())
+}
+
+fn selects(selector: &LabelSelector, labels: &Map) -> bool {
+    Selector::try_from(selector.clone()).is_ok_and(|selector| selector.matches(labels))
+}
+
+/// The labels that a pod must have to be selected.
+fn demanded_keys(selector: &LabelSelector) -> impl Iterator<Item = &str> {
+    let labels = selector.match_labels.iter().flat_map(BTreeMap::keys);
+    let expressions = selector.match_expressions.iter().flatten();
+    let demanding = expressions.filter(|expression| matches!(&*expression.operator, "In" | "Exists"));
+    labels
+        .chain(demanding.map(|expression| &expression.key))
+        .map(String::as_str)
 }
 
 /// Asks the scheduler for one of these nodes, if one of them takes the pod.
@@ -229,9 +233,12 @@ fn resources() -> ResourceRequirements {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use etcd_operator_api::EtcdCluster;
     use etcd_operator_api::cluster::DefaultRepository;
     use etcd_operator_api::names::LABEL_CLUSTER;
+    use serde_json::Value;
 
     use super::*;
     use crate::build::{BuildInputs, FetchContainer, RestartRequests, StateAnnotations, build, desired};
@@ -353,6 +360,52 @@ mod tests {
             (&json!(600), &json!(600))
         );
         assert_eq!(job["metadata"]["ownerReferences"][0]["uid"], "uid");
+    }
+
+    #[test]
+    fn only_the_labels_by_which_members_would_keep_the_pod_away_are_left_out() {
+        let kept = |required: Value, preferred: Value| {
+            let affinity: Affinity = serde_json::from_value(json!({"podAntiAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "node", "labelSelector": required}],
+                "preferredDuringSchedulingIgnoredDuringExecution": [
+                    {"weight": 1, "podAffinityTerm": {"topologyKey": "node", "labelSelector": preferred}}
+                ],
+            }}))
+            .expect("an affinity");
+            let user = string_map([("team", "a"), ("apart", "b"), ("tier", "c"), (LABEL_CLUSTER, "c")]);
+            let mut kept = pod_labels(user, Some(&affinity));
+            assert_eq!(
+                (kept.remove(LABEL_APP), kept.remove(LABEL_MANAGED_BY)),
+                (
+                    Some(APP_IMAGE_CHECK_VALUE.to_owned()),
+                    Some(MANAGED_BY.to_owned())
+                )
+            );
+            kept.into_keys().collect::<Vec<_>>().join(" ")
+        };
+        let by = |key: &str, operator: &str, values: &[&str]| json!({"matchExpressions": [{"key": key, "operator": operator, "values": values}]});
+        let none = || by("nobody", "Exists", &[]);
+        for (required, preferred, expected) in [
+            (by("apart", "In", &["b"]), none(), "team tier"),
+            (by("apart", "Exists", &[]), by("tier", "Exists", &[]), "team"),
+            // Without the label these would select it.
+            (by("apart", "NotIn", &["x"]), none(), "apart team tier"),
+            (by("apart", "DoesNotExist", &[]), none(), "apart team tier"),
+            // They do not select it.
+            (by("apart", "In", &["x"]), none(), "apart team tier"),
+            (
+                json!({"matchLabels": {"apart": "b", LABEL_CLUSTER: "c"}}),
+                none(),
+                "apart team tier",
+            ),
+            (
+                json!({"matchLabels": {"apart": "b", LABEL_MANAGED_BY: MANAGED_BY}}),
+                none(),
+                "team tier",
+            ),
+        ] {
+            assert_eq!(kept(required.clone(), preferred), expected, "{required}");
+        }
     }
 
     #[test]
