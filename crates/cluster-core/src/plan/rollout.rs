@@ -44,7 +44,7 @@ use super::step::{Departure, PodRef, Step};
 use crate::blocker::Blocker;
 use crate::observed_state::{Container, Ordinal, Pod};
 use crate::pending_operation::Cause;
-use crate::persisted_state::PersistedState;
+use crate::persisted_state::{PersistedState, Rollout};
 use backup_first::BackupFirst;
 use health::voter_problem;
 use outdated::{is_outdated, outdated_pods};
@@ -223,6 +223,16 @@ pub fn decide(view: &ClusterView<'_>, known: &Known, persisted: &PersistedState)
         );
         return waits(&text);
     }
+    if unhealthy.is_empty()
+        && let Some(missing) = restarted_without_a_member(view, known, rollout)
+    {
+        let text = format!(
+            "{} restarts when {}, which etcd no longer counts as a member, has joined again.",
+            observed.name(*ordinal),
+            observed.name(missing),
+        );
+        return waits(&text);
+    }
     if surge::replaces_members(view) {
         let wanted = usize::from(observed.desired.size.get());
         let is_complete = unhealthy.is_empty() && known.voters().count() == wanted;
@@ -240,6 +250,15 @@ pub fn decide(view: &ClusterView<'_>, known: &Known, persisted: &PersistedState)
         !unhealthy.is_empty(),
         outdated.len(),
     )))
+}
+
+/// The member that was restarted last, if it was removed from etcd since and is to join again. Meanwhile there is one voter less than
+/// the size asks for.
+fn restarted_without_a_member(view: &ClusterView<'_>, known: &Known, rollout: &Rollout) -> Option<Ordinal> {
+    let observed = view.observed;
+    let ordinal = rollout.current.as_ref()?.ordinal;
+    let is_asked_for = ordinal.get() < u16::from(observed.desired.size.get());
+    (is_asked_for && observed.etcd_member_in(known, ordinal).is_none()).then_some(ordinal)
 }
 
 /// For members that keep their data in their pods: whether etcd in a pod has stopped and will not run without help, so

@@ -51,3 +51,15 @@ fn members_without_redundancy_do_not_wait_for_clients() {
     scene.known().leader = Some(id(1));
     assert_eq!(planned(&scene), "RollingOut - restart c-0 (Deleted)");
 }
+
+#[test]
+fn no_further_member_goes_while_the_one_before_was_removed_from_etcd_and_has_not_joined_again() {
+    let mut scene = template_changed(3);
+    let next = plan(&scene.observed);
+    assert_eq!(line(&scene, &next), "RollingOut - restart c-1 (Evicted)");
+    scene.stored(&next);
+    restarted(&mut scene, 1, "new-1");
+    scene.left(id(1));
+    let waits = planned(&scene);
+    assert!(!waits.contains("restart"), "two voters are left: {waits}");
+}
