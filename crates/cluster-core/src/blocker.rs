@@ -147,7 +147,7 @@ pub enum Blocker {
         image: String,
         /// Why not.
         problem: ImageProblem,
-        /// What keeps it from being tried again, if anything does.
+        /// Why the last try told nothing, if it did not.
         retry_waits: Option<String>,
     },
     /// The backup that comes before another minor version is not verified.
@@ -418,7 +418,7 @@ impl fmt::Display for Blocker {
                     "the image {image} cannot be used, so no member is restarted; correct the spec or the image: {problem}"
                 )?;
                 match retry_waits {
-                    Some(waits) => write!(f, ". Trying it again waits: {}", waits.trim_end_matches('.')),
+                    Some(waits) => write!(f, ". The last try could not tell whether it still is so: {waits}"),
                     None => Ok(()),
                 }
             }

@@ -283,7 +283,8 @@ pub struct ImageFailureStatus {
     /// an edit of the spec.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tried_at: Option<Time>,
-    /// What kept the last try from telling anything; absent if that try found the problem.
+    /// Why the last try told nothing, for example a quota or a missing right; absent if that try found the problem, and after
+    /// an edit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_waits: Option<String>,
 }

@@ -121,6 +121,11 @@ pub enum ImageJob {
         /// What its pod waits for, if that takes long.
         waits: Option<String>,
     },
+    /// What it says is not known: a call is refused, or an object of somebody else has its name.
+    Unknown {
+        /// Why not.
+        why: String,
+    },
     /// It was stopped before it told anything: another one has to take its place.
     Stopped,
 }
@@ -141,7 +146,7 @@ pub fn read_image_job(job: &Job, pods: &[Pod], now: Timestamp) -> ImageJob {
     }
     let Some(pod) = pod else {
         let name = job.metadata.name.as_deref().unwrap_or_default();
-        let why = format!("Job {name} has no pod");
+        let why = format!("Job {name} has no pod, and its Events say why");
         return ImageJob::HeldUp { why };
     };
     let name = pod.metadata.name.as_deref().unwrap_or_default();

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use etcd_operator_api::cluster::{ImageFailureStatus, RolloutMember, RolloutStatus};
+use etcd_operator_api::refusal::bounded;
 use etcd_operator_etcd_types::id::RaftIndex;
 use etcd_operator_etcd_types::version::Version;
 use jiff::{SignedDuration, Timestamp};
@@ -14,6 +15,8 @@ use crate::observed_state::{ImageProblem, Ordinal};
 const FIRST_PAUSE: SignedDuration = SignedDuration::from_secs(15);
 /// The longest time between two tries.
 const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(5);
+/// At most this much of what keeps an image from being tried is kept.
+const MAX_WHY_CHARS: usize = 400;
 
 /// The change that is rolled out, or was last. Without one, an earlier operator that rolled nothing out has managed the
 /// cluster: what is pending waits until the spec is edited or a restart is requested.
@@ -82,11 +85,21 @@ impl ImageFailure {
 
     /// The same after another try, which could not be made now.
     #[must_use]
-    pub fn not_tried(self, why: String, now: Timestamp) -> Self {
+    pub fn not_tried(self, why: &str, now: Timestamp) -> Self {
         Self {
             tries: self.tries.saturating_add(1),
             tried_at: whole_seconds(now),
-            retry_waits: Some(why),
+            retry_waits: Some(bounded(why.trim_end_matches('.'), MAX_WHY_CHARS)),
+            ..self
+        }
+    }
+
+    /// The same after an edit of the spec, which may have cured it: it is tried again at once.
+    #[must_use]
+    pub fn edited(self) -> Self {
+        Self {
+            tries: 0,
+            retry_waits: None,
             ..self
         }
     }
@@ -309,7 +322,7 @@ mod tests {
         };
         let version = "3.6.16".parse().unwrap();
         let failure = ImageFailure::found("mirror/etcd:v3.6.16", &version, problem, 2, now);
-        rollout.image_failure = Some(failure.not_tried("a quota".to_owned(), now));
+        rollout.image_failure = Some(failure.not_tried("a quota", now));
         let text = serde_json::to_string(&rollout.write(|_| "c-2".to_owned())).unwrap();
         let status: RolloutStatus = serde_json::from_str(&text).unwrap();
         assert_eq!(Rollout::read(&status, |_| Some(ordinal)), Some(rollout));

@@ -122,13 +122,10 @@ pub fn pending_text(view: &ClusterView<'_>, plan: &Plan, inputs: &StatusInputs<'
             )
         }
         RolloutState::Blocked(blocker @ Blocker::ImageNotUsable { .. }) => {
-            let again = if observed.wanted.has_slot {
-                "at once after an edit, else within five minutes"
-            } else {
-                "when a rollout of another cluster has ended, as only so many run at once"
-            };
             let hint = intermediate_hint(view).unwrap_or_default();
-            format!("{changes}: {blocker}. It is tried again {again}.{hint}")
+            format!(
+                "{changes}: {blocker}. It is tried again after an edit, else within five minutes, or later while rollouts of other clusters have all the turns.{hint}"
+            )
         }
         RolloutState::Blocked(blocker) => format!("{changes}: {blocker}."),
         RolloutState::Pending(PendingCause::Hibernated) => {

@@ -24,8 +24,8 @@ const HELD_UP_FOR: Duration = Duration::from_mins(2);
 const USUALLY_WITHIN: Duration = Duration::from_secs(10);
 /// After what time a Job that waits is asked again.
 const ASKED_EVERY: Duration = Duration::from_secs(15);
-/// A Job that was not asked for so long may have been held up, or not.
-const LOST_SIGHT_AFTER: Duration = Duration::from_mins(1);
+/// How much of the time between two looks counts at most: as long as a cluster is usually left alone.
+const LOOK_COUNTS_FOR: Duration = Duration::from_secs(30);
 /// For how long a check that was skipped is not made: a rollout may still wait for a backup or its turn.
 const SKIPPED_FOR: Duration = Duration::from_hours(1);
 
@@ -45,8 +45,9 @@ struct LastCheck {
     job: ObjectKey,
     /// What the Job is for.
     content: String,
-    /// Since when a quota or the scheduler holds it up.
-    held_up_since: Option<Duration>,
+    /// For how long it was seen to be held up. Nobody knows what it did in a long time without a look, as while other clusters
+    /// have the turns to roll out: of that only a moment counts.
+    held_up_for: Option<Duration>,
     found: ImageCheck,
 }
 
@@ -80,35 +81,38 @@ impl ImageChecks {
         let content = content(job).unwrap_or_default();
         let mut checks = self.lock();
         let last = checks.get(key).filter(|last| last.content == content);
-        let mut held_up_since = None;
-        let found = match says {
-            ImageJob::Passed => ImageCheck::Passed,
-            ImageJob::Failed(problem) => ImageCheck::Failed(problem),
-            ImageJob::Running { waits } => ImageCheck::Running { waits },
-            ImageJob::Stopped => ImageCheck::Running { waits: None },
-            ImageJob::HeldUp { why } => {
-                let last = last.filter(|last| now.saturating_sub(last.at) < LOST_SIGHT_AFTER);
-                let since = last.and_then(|last| last.held_up_since).unwrap_or(now);
-                held_up_since = Some(since);
-                let waited = now.saturating_sub(since);
-                if waited < HELD_UP_FOR {
-                    let waits = (waited >= USUALLY_WITHIN).then(|| {
-                        let name = job.metadata.name.as_deref().unwrap_or_default();
-                        format!("{why}, see kubectl describe job {name}")
-                    });
+        let waited = || match last {
+            Some(LastCheck {
+                at,
+                held_up_for: Some(before),
+                ..
+            }) => before.saturating_add(now.saturating_sub(*at).min(LOOK_COUNTS_FOR)),
+            _ => Duration::ZERO,
+        };
+        let (found, held_up_for) = match says {
+            ImageJob::Passed => (ImageCheck::Passed, None),
+            ImageJob::Failed(problem) => (ImageCheck::Failed(problem), None),
+            ImageJob::Running { waits } => (ImageCheck::Running { waits }, None),
+            ImageJob::Stopped => (ImageCheck::Running { waits: None }, None),
+            ImageJob::Unknown { why } if !is_known => (ImageCheck::Running { waits: Some(why) }, None),
+            ImageJob::HeldUp { why } | ImageJob::Unknown { why } => {
+                let waited = waited();
+                let found = if waited < HELD_UP_FOR {
+                    let waits = (waited >= USUALLY_WITHIN).then_some(why);
                     ImageCheck::Running { waits }
                 } else if is_known {
                     ImageCheck::NotTried { why }
                 } else {
                     ImageCheck::Skipped { why }
-                }
+                };
+                (found, Some(waited))
             }
         };
         let last = LastCheck {
             at: now,
             job: ObjectKey::of(job),
             content: content.to_owned(),
-            held_up_since,
+            held_up_for,
             found: found.clone(),
         };
         checks.insert(key.clone(), last);
@@ -142,8 +146,8 @@ impl Reconciler {
             // What cannot be read says nothing about the image.
             Err(error) => {
                 tracing::warn!(%key, %error, "the Job of an etcd image cannot be asked");
-                ImageJob::Running {
-                    waits: Some(error.to_string()),
+                ImageJob::Unknown {
+                    why: error.to_string(),
                 }
             }
         };
@@ -196,7 +200,7 @@ impl Reconciler {
     async fn ask_job(&self, cluster: &EtcdCluster, job: &Job) -> Result<ImageJob, ApplyError> {
         let applier = &self.deps.applier;
         let key = ObjectKey::of(job);
-        let waits = |why: String| ImageJob::Running { waits: Some(why) };
+        let unknown = |why: String| ImageJob::Unknown { why };
         let Some(stored) = applier.read::<Job>(&key).await? else {
             return match applier.create(job).await {
                 Ok(_) => Ok(ImageJob::Running { waits: None }),
@@ -208,13 +212,13 @@ impl Reconciler {
             };
         };
         if !is_owned(&stored, uid_of(cluster)) {
-            return Ok(waits(format!(
+            return Ok(unknown(format!(
                 "Job {} exists and belongs to another owner, delete it",
                 key.name
             )));
         }
         if stored.metadata.deletion_timestamp.is_some() {
-            return Ok(waits(format!("Job {} is being deleted", key.name)));
+            return Ok(unknown(format!("Job {} is being deleted", key.name)));
         }
         let says = if content(&stored) == content(job) {
             let selector = format!("{LABEL_JOB_NAME}={}", key.name);
@@ -297,7 +301,7 @@ mod tests {
             checks.settle(&key, &job("a"), says, false, START);
             assert!(!is_recent("a", 0));
         }
-        for seconds in [0, 40, 80] {
+        for seconds in (0..120).step_by(15) {
             held_up_at(&checks, &key, false, seconds);
         }
         let skipped = held_up_at(&checks, &key, false, 120);
@@ -308,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_is_held_up_for_two_minutes_without_a_break_is_skipped() {
+    fn a_job_that_was_seen_to_be_held_up_for_two_minutes_is_skipped() {
         let checks = ImageChecks::default();
         let key = ObjectKey::new("ns", "c");
         let settle = |content: &str, says: ImageJob, seconds| {
@@ -324,35 +328,57 @@ mod tests {
             waits: why.map(str::to_owned),
         };
         assert_eq!(settle("a", held_up(), 0), waits(None));
-        settle("a", held_up(), 45);
-        settle("a", held_up(), 90);
-        assert_eq!(
-            settle("a", held_up(), 119),
-            waits(Some("a quota, see kubectl describe job c-image-1"))
-        );
+        for seconds in (15..120).step_by(15) {
+            assert_eq!(settle("a", held_up(), seconds), waits(Some("a quota")));
+        }
+        assert_eq!(settle("a", held_up(), 119), waits(Some("a quota")));
         let running = ImageJob::Running { waits: None };
         assert_eq!(settle("a", running, 121), waits(None));
         assert_eq!(settle("a", held_up(), 122), waits(None), "it had a pod meanwhile");
         assert_eq!(settle("b", held_up(), 300), waits(None), "another image");
-        settle("b", held_up(), 350);
-        assert_eq!(
-            settle("b", held_up(), 420),
-            waits(None),
-            "it was lost sight of meanwhile"
-        );
-        settle("b", held_up(), 470);
-        settle("b", held_up(), 520);
-        assert!(matches!(settle("b", held_up(), 540), ImageCheck::Skipped { .. }));
+        // Others have the turns, so it is seen once an hour: each look counts for a moment.
+        for look in 1..4 {
+            assert_eq!(settle("b", held_up(), 300 + 3600 * look), waits(Some("a quota")));
+        }
+        let skipped = settle("b", held_up(), 300 + 3600 * 4);
+        assert!(matches!(skipped, ImageCheck::Skipped { .. }));
     }
 
     #[test]
     fn an_image_that_is_known_to_be_bad_is_never_skipped() {
         let checks = ImageChecks::default();
         let key = ObjectKey::new("ns", "c");
-        for seconds in [0, 50, 100] {
+        for seconds in (0..120).step_by(15) {
             held_up_at(&checks, &key, true, seconds);
         }
         let still_known = held_up_at(&checks, &key, true, 120);
         assert!(matches!(still_known, ImageCheck::NotTried { .. }));
+    }
+
+    #[test]
+    fn what_the_api_server_refuses_to_tell_skips_nothing_and_ends_another_try_of_a_bad_image() {
+        let checks = ImageChecks::default();
+        let forbidden = || ImageJob::Unknown {
+            why: "jobs.batch is forbidden".to_owned(),
+        };
+        let after_two_minutes = |name: &str, is_known: bool| {
+            let key = ObjectKey::new("ns", name);
+            let settle = |look: u64| {
+                let now = START + Duration::from_secs(15 * look);
+                checks.settle(&key, &job("a"), forbidden(), is_known, now)
+            };
+            for look in 0..8 {
+                settle(look);
+            }
+            settle(8)
+        };
+        let why = "jobs.batch is forbidden".to_owned();
+        assert_eq!(
+            after_two_minutes("new", false),
+            ImageCheck::Running {
+                waits: Some(why.clone())
+            }
+        );
+        assert_eq!(after_two_minutes("bad", true), ImageCheck::NotTried { why });
     }
 }

@@ -12,7 +12,7 @@ use super::pending_cause::PendingCause;
 use super::{backup_first, downgrade, image_check, minor, stuck, surge, versions};
 use crate::blocker::{Blocker, MemberProblem};
 use crate::desired::DEFAULT_QUOTA;
-use crate::observed_state::{ObservedMember, Ordinal, Pod, PodAdmission};
+use crate::observed_state::{ImageCheck, ObservedMember, Ordinal, Pod, PodAdmission};
 use crate::persisted_state::{PersistedState, Restore};
 use crate::plan::cluster_view::ClusterView;
 
@@ -28,7 +28,7 @@ pub fn is_template_changed(view: &ClusterView<'_>) -> bool {
 pub fn may_update_template(view: &ClusterView<'_>, persisted: &PersistedState) -> bool {
     let is_due = || must_follow_members(view) || (is_update_due(view, persisted) && is_pod_admitted(view));
     is_change_wanted(view, persisted)
-        && (minor::is_return_asleep(view) || (is_due() && image_check::is_passed(view, persisted)))
+        && (minor::is_return_asleep(view) || (is_due() && is_image_accepted(view, persisted)))
 }
 
 /// Whether nothing but the API server's dry run of the changed pod keeps the pod template from changing, or the backup that comes
@@ -57,6 +57,15 @@ pub fn needs_image_check(view: &ClusterView<'_>, persisted: &PersistedState) -> 
         // Only another try clears an image that was found bad.
         && (image_check::failure(view.observed, persisted).is_some() || !is_template_to_blame(view))
         && is_due()
+}
+
+/// Whether the pod template may change as far as its image is known. One that was found bad, and cannot be tried again, is no worse for
+/// members that do not start, and may have been corrected since.
+fn is_image_accepted(view: &ClusterView<'_>, persisted: &PersistedState) -> bool {
+    let is_no_worse =
+        || is_template_to_blame(view) || (must_follow_members(view) && is_needed_to_start(view));
+    image_check::is_passed(view, persisted)
+        || (matches!(view.observed.image_check, ImageCheck::NotTried { .. }) && is_no_worse())
 }
 
 /// Whether the members cannot start again with the minor version of the template. It then changes at once, without a

@@ -39,11 +39,8 @@ pub fn remember(
         let mut later = wanted.later_versions.iter();
         later.any(|version| version.to_string() == failure.version)
     };
-    let mut earlier =
-        earlier.filter(|failure| (is_changed && is_wanted(failure, wanted)) || is_later(failure));
-    if let Some(earlier) = earlier.as_mut().filter(|_| is_edited) {
-        earlier.tries = 0;
-    }
+    let earlier = earlier.filter(|failure| (is_changed && is_wanted(failure, wanted)) || is_later(failure));
+    let earlier = earlier.map(|earlier| if is_edited { earlier.edited() } else { earlier });
     match &view.observed.image_check {
         ImageCheck::Failed(problem) => Some(ImageFailure::found(
             &wanted.image,
@@ -52,9 +49,7 @@ pub fn remember(
             earlier.map_or(0, |earlier| earlier.tries),
             view.observed.now,
         )),
-        ImageCheck::NotTried { why } => {
-            earlier.map(|earlier| earlier.not_tried(why.clone(), view.observed.now))
-        }
+        ImageCheck::NotTried { why } => earlier.map(|earlier| earlier.not_tried(why, view.observed.now)),
         ImageCheck::Passed => None,
         ImageCheck::NotAsked | ImageCheck::Running { .. } | ImageCheck::Skipped { .. } => earlier,
     }
@@ -82,16 +77,12 @@ pub fn is_resting(observed: &ObservedCluster, persisted: &PersistedState) -> boo
     failure(observed, persisted).is_some_and(|failure| !failure.is_due(observed.now))
 }
 
-/// Why the image cannot be used, and what keeps it from being tried again.
+/// Why the image cannot be used, and why the last try told nothing, if that did not find it.
 pub fn blocker(observed: &ObservedCluster, persisted: &PersistedState) -> Option<Blocker> {
     let failure = failure(observed, persisted)?;
-    let retry_waits = match &observed.image_check {
-        ImageCheck::Running { waits: Some(waits) } => Some(waits),
-        _ => failure.retry_waits.as_ref(),
-    };
     Some(Blocker::ImageNotUsable {
         image: failure.image.clone(),
         problem: failure.problem.clone(),
-        retry_waits: retry_waits.cloned(),
+        retry_waits: failure.retry_waits.clone(),
     })
 }

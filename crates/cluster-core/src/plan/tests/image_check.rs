@@ -198,40 +198,68 @@ fn a_bad_image_is_remembered_while_something_else_keeps_the_members_from_its_ver
 }
 
 #[test]
-fn what_keeps_a_bad_image_from_being_tried_again_is_told_until_it_is_tried() {
-    let retry_waits = |scene: &Scene| match plan(&scene.observed).rollout {
-        RolloutState::Blocked(Blocker::ImageNotUsable { retry_waits, .. }) => retry_waits,
-        other => panic!("{other:?}"),
-    };
+fn that_a_bad_image_could_not_be_tried_again_is_told_until_it_is_or_the_spec_is_edited() {
     let mut scene = remembered(15);
-    assert_eq!(retry_waits(&scene), None);
-    let forbidden = "jobs.batch is forbidden".to_owned();
-    scene.observed.image_check = ImageCheck::Running {
-        waits: Some(forbidden.clone()),
-    };
-    assert_eq!(retry_waits(&scene), Some(forbidden));
-
-    let why = "Job c-image-1 has no pod".to_owned();
-    scene.observed.image_check = ImageCheck::NotTried { why: why.clone() };
+    let (_, untried) = rolled_out(&scene);
+    assert!(
+        untried.ends_with(
+            ". It is tried again after an edit, else within five minutes, or later while rollouts of other clusters have all the turns."
+        ),
+        "{untried}"
+    );
+    let why = format!("Job c-image-1 has no pod{}.", "!".repeat(1000));
+    scene.observed.image_check = ImageCheck::NotTried { why };
     let next = plan(&scene.observed);
     scene.stored(&next);
     scene.observed.image_check = ImageCheck::NotAsked;
-    assert_eq!(retry_waits(&scene), Some(why));
     let (_, message) = rolled_out(&scene);
-    assert!(
-        message.ends_with(
-            ". Trying it again waits: Job c-image-1 has no pod. It is tried again at once after an edit, else within five minutes."
-        ),
-        "{message}"
-    );
+    let told = ". The last try could not tell whether it still is so: Job c-image-1 has no pod!!";
+    assert!(message.contains(told) && message.len() < 1000, "{message}");
+    // Another try, or the lack of a turn, changes no word.
+    for check in [ImageCheck::NotAsked, running()] {
+        for has_slot in [false, true] {
+            scene.observed.image_check = check.clone();
+            scene.observed.wanted.has_slot = has_slot;
+            assert_eq!(rolled_out(&scene).1, message);
+        }
+    }
+    scene.observed.image_check = ImageCheck::NotAsked;
     scene.observed.now += SignedDuration::from_secs(29);
     assert!(!needs_check(&scene), "another pause begins");
     scene.observed.now += SignedDuration::from_secs(1);
     assert!(needs_check(&scene));
+    let mut edited = scene.clone();
+    edited.edited("corrected");
+    NEW.clone_into(&mut edited.observed.wanted.image);
+    assert_eq!(rolled_out(&edited).1, untried);
+    scene.observed.image_check = failed();
+    assert_eq!(rolled_out(&scene).1, untried);
+}
+
+#[test]
+fn a_bad_image_that_cannot_be_tried_again_is_no_worse_for_members_that_do_not_start() {
+    let not_tried = || ImageCheck::NotTried {
+        why: "a quota".to_owned(),
+    };
+    let mut healthy = remembered(15);
+    healthy.observed.image_check = not_tried();
+    assert!(!may_update(&healthy));
+
+    // The template returns to the version of the members: they could not start again with the one it has.
+    let mut scene = lowered();
+    template_changes(&mut scene);
+    asks_for_version(&mut scene, "3.7.3");
+    NEW.clone_into(&mut scene.observed.wanted.image);
     scene.observed.image_check = failed();
     let next = plan(&scene.observed);
     scene.stored(&next);
-    assert_eq!(retry_waits(&scene), None);
+    scene.observed.image_check = not_tried();
+    assert!(!may_update(&scene), "they run");
+    scene.silent(1);
+    scene.pod_at(1).container = waiting("ImagePullBackOff");
+    assert!(may_update(&scene));
+    scene.observed.image_check = ImageCheck::NotAsked;
+    assert!(!may_update(&scene), "another try comes first");
 }
 
 #[test]
