@@ -148,7 +148,7 @@ pub enum Blocker {
         /// Why not.
         problem: ImageProblem,
         /// Why the last try told nothing, if it did not.
-        retry_waits: Option<String>,
+        retry_failure: Option<String>,
     },
     /// The backup that comes before another minor version is not verified.
     BackupFirst {
@@ -411,14 +411,14 @@ impl fmt::Display for Blocker {
             Self::ImageNotUsable {
                 image,
                 problem,
-                retry_waits,
+                retry_failure,
             } => {
                 write!(
                     f,
                     "the image {image} cannot be used, so no member is restarted; correct the spec or the image: {problem}"
                 )?;
-                match retry_waits {
-                    Some(waits) => write!(f, ". The last try could not tell whether it still is so: {waits}"),
+                match retry_failure {
+                    Some(failure) => write!(f, ". The last try could not tell whether it still is so: {failure}. Remove what prevents it, or name another image"),
                     None => Ok(()),
                 }
             }

@@ -286,7 +286,7 @@ pub struct ImageFailureStatus {
     /// Why the last try told nothing, for example a quota or a missing right; absent if that try found the problem, and after
     /// an edit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub retry_waits: Option<String>,
+    pub retry_failure: Option<String>,
 }
 
 /// The member that a rollout restarts.

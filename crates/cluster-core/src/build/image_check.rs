@@ -11,8 +11,8 @@ use etcd_operator_etcd_types::version::{Minor, Version};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::batch::v1::{Job, JobSpec};
 use k8s_openapi::api::core::v1::{
-    Affinity, Container, EmptyDirVolumeSource, NodeSelectorRequirement, NodeSelectorTerm, PodAntiAffinity,
-    PodSpec, PodTemplateSpec, PreferredSchedulingTerm, ResourceRequirements, Volume,
+    Affinity, Container, EmptyDirVolumeSource, NodeSelectorRequirement, NodeSelectorTerm, PodSpec,
+    PodTemplateSpec, PreferredSchedulingTerm, ResourceRequirements, Volume,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
@@ -85,33 +85,25 @@ pub fn image_check_job<'a>(
     })
 }
 
-/// The user's labels, which policies may demand, without those by which the members' Services and budget select pods, or for which
-/// the members would keep the pod off their nodes.
+/// The user's labels, which policies may demand, without those by which the members' Services and budget select pods, and without one
+/// for each anti-affinity by which the members would keep the pod off their nodes.
 fn pod_labels(mut members: Map, affinity: Option<&Affinity>) -> Map {
     members.retain(|key, _| !reserved::label(key) && !key.starts_with("app.kubernetes.io/"));
     let own = labels();
     members.extend(own.clone());
     let apart = affinity.and_then(|affinity| affinity.pod_anti_affinity.as_ref());
-    let kept_apart: Vec<_> = apart
+    let terms = apart.and_then(|apart| apart.required_during_scheduling_ignored_during_execution.as_ref());
+    for selector in terms
         .into_iter()
-        .flat_map(anti_affinity_selectors)
-        .filter(|selector| selects(selector, &members))
-        .flat_map(demanded_keys)
-        .collect();
-    members.retain(|key, _| own.contains_key(key) || !kept_apart.contains(&key.as_str()));
-    members
-}
-
-/// By what pods keep away from others, whether they must or prefer to.
-fn anti_affinity_selectors(apart: &PodAntiAffinity) -> impl Iterator<Item = &LabelSelector> {
-    let required = &apart.required_during_scheduling_ignored_during_execution;
-    let preferred = &apart.preferred_during_scheduling_ignored_during_execution;
-    let preferred = preferred
-        .iter()
         .flatten()
-        .map(|weighted| &weighted.pod_affinity_term);
-    let terms = required.iter().flatten().chain(preferred);
-    terms.filter_map(|term| term.label_selector.as_ref())
+        .filter_map(|term| term.label_selector.as_ref())
+    {
+        let demanded = demanded_keys(selector).find(|key| !own.contains_key(*key));
+        if let Some(key) = demanded.filter(|_| selects(selector, &members)) {
+            members.remove(key);
+        }
+    }
+    members
 }
 
 fn selects(selector: &LabelSelector, labels: &Map) -> bool {
@@ -119,13 +111,11 @@ fn selects(selector: &LabelSelector, labels: &Map) -> bool {
 }
 
 /// The labels that a pod must have to be selected.
-fn demanded_keys(selector: &LabelSelector) -> impl Iterator<Item = &str> {
+fn demanded_keys(selector: &LabelSelector) -> impl Iterator<Item = &String> {
     let labels = selector.match_labels.iter().flat_map(BTreeMap::keys);
     let expressions = selector.match_expressions.iter().flatten();
     let demanding = expressions.filter(|expression| matches!(&*expression.operator, "In" | "Exists"));
-    labels
-        .chain(demanding.map(|expression| &expression.key))
-        .map(String::as_str)
+    labels.chain(demanding.map(|expression| &expression.key))
 }
 
 /// Asks the scheduler for one of these nodes, if one of them takes the pod.
@@ -364,11 +354,13 @@ mod tests {
 
     #[test]
     fn only_the_labels_by_which_members_would_keep_the_pod_away_are_left_out() {
-        let kept = |required: Value, preferred: Value| {
+        let kept = |required: &[Value]| {
+            let term = |selector| json!({"topologyKey": "node", "labelSelector": selector});
+            let required: Vec<_> = required.iter().map(term).collect();
             let affinity: Affinity = serde_json::from_value(json!({"podAntiAffinity": {
-                "requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "node", "labelSelector": required}],
+                "requiredDuringSchedulingIgnoredDuringExecution": required,
                 "preferredDuringSchedulingIgnoredDuringExecution": [
-                    {"weight": 1, "podAffinityTerm": {"topologyKey": "node", "labelSelector": preferred}}
+                    {"weight": 1, "podAffinityTerm": term(&json!({"matchLabels": {"team": "a"}}))}
                 ],
             }}))
             .expect("an affinity");
@@ -384,27 +376,29 @@ mod tests {
             kept.into_keys().collect::<Vec<_>>().join(" ")
         };
         let by = |key: &str, operator: &str, values: &[&str]| json!({"matchExpressions": [{"key": key, "operator": operator, "values": values}]});
-        let none = || by("nobody", "Exists", &[]);
-        for (required, preferred, expected) in [
-            (by("apart", "In", &["b"]), none(), "team tier"),
-            (by("apart", "Exists", &[]), by("tier", "Exists", &[]), "team"),
-            // Without the label these would select it.
-            (by("apart", "NotIn", &["x"]), none(), "apart team tier"),
-            (by("apart", "DoesNotExist", &[]), none(), "apart team tier"),
-            // They do not select it.
-            (by("apart", "In", &["x"]), none(), "apart team tier"),
+        let labels = |labels: Value| json!({"matchLabels": labels});
+        for (required, expected) in [
+            (vec![by("apart", "In", &["b"])], "team tier"),
             (
-                json!({"matchLabels": {"apart": "b", LABEL_CLUSTER: "c"}}),
-                none(),
-                "apart team tier",
+                vec![by("apart", "Exists", &[]), by("tier", "Exists", &[])],
+                "team",
             ),
+            (vec![labels(json!({"apart": "b", "tier": "c"}))], "team tier"),
             (
-                json!({"matchLabels": {"apart": "b", LABEL_MANAGED_BY: MANAGED_BY}}),
-                none(),
+                vec![labels(json!({"apart": "b", LABEL_MANAGED_BY: MANAGED_BY}))],
                 "team tier",
             ),
+            // Without the label these would select it.
+            (vec![by("apart", "NotIn", &["x"])], "apart team tier"),
+            (vec![by("apart", "DoesNotExist", &[])], "apart team tier"),
+            // They do not select it.
+            (vec![by("apart", "In", &["x"])], "apart team tier"),
+            (
+                vec![labels(json!({"apart": "b", LABEL_CLUSTER: "c"}))],
+                "apart team tier",
+            ),
         ] {
-            assert_eq!(kept(required.clone(), preferred), expected, "{required}");
+            assert_eq!(kept(&required), expected, "{required:?}");
         }
     }
 

@@ -126,8 +126,8 @@ pub enum ImageJob {
         /// Why not.
         why: String,
     },
-    /// It was stopped before it told anything: another one has to take its place.
-    Stopped,
+    /// It was created a moment ago, or another one takes its place: it was stopped before it told anything, or tries another image.
+    Begins,
 }
 
 /// Reads from the Job and its pods what they say of the image.
@@ -142,7 +142,7 @@ pub fn read_image_job(job: &Job, pods: &[Pod], now: Timestamp) -> ImageJob {
     }
     // From Kubernetes 1.31 on, `Failed` comes only when the last pod is gone, which an unreachable node delays.
     if has_condition(job, "Failed") || has_condition(job, "FailureTarget") {
-        return ImageJob::Stopped;
+        return ImageJob::Begins;
     }
     let Some(pod) = pod else {
         let name = job.metadata.name.as_deref().unwrap_or_default();
@@ -475,10 +475,7 @@ mod tests {
         for type_ in ["Failed", "FailureTarget"] {
             let failed = json!([{"type": type_, "status": "True", "reason": "DeadlineExceeded"}]);
             for pods in [vec![], vec![pod("job", &checking(&ended(1, "")))]] {
-                assert_eq!(
-                    read_image_job(&job(600, &failed), &pods, now()),
-                    ImageJob::Stopped
-                );
+                assert_eq!(read_image_job(&job(600, &failed), &pods, now()), ImageJob::Begins);
             }
         }
     }

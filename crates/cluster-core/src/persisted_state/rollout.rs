@@ -61,7 +61,7 @@ pub struct ImageFailure {
     /// When it was last tried.
     pub tried_at: Timestamp,
     /// Why the last try told nothing; none if that has found the problem.
-    pub retry_waits: Option<String>,
+    pub retry_failure: Option<String>,
 }
 
 impl ImageFailure {
@@ -79,7 +79,7 @@ impl ImageFailure {
             problem,
             tries: earlier.saturating_add(1),
             tried_at: whole_seconds(now),
-            retry_waits: None,
+            retry_failure: None,
         }
     }
 
@@ -89,7 +89,7 @@ impl ImageFailure {
         Self {
             tries: self.tries.saturating_add(1),
             tried_at: whole_seconds(now),
-            retry_waits: Some(bounded(why.trim_end_matches('.'), MAX_WHY_CHARS)),
+            retry_failure: Some(bounded(why.trim_end_matches('.'), MAX_WHY_CHARS)),
             ..self
         }
     }
@@ -99,7 +99,7 @@ impl ImageFailure {
     pub fn edited(self) -> Self {
         Self {
             tries: 0,
-            retry_waits: None,
+            retry_failure: None,
             ..self
         }
     }
@@ -123,7 +123,7 @@ impl ImageFailure {
                 .tried_at
                 .as_ref()
                 .map_or(Timestamp::UNIX_EPOCH, |time| time.0),
-            retry_waits: status.retry_waits.clone(),
+            retry_failure: status.retry_failure.clone(),
         })
     }
 
@@ -135,7 +135,7 @@ impl ImageFailure {
             message: self.problem.text().to_owned(),
             tries: i32::try_from(self.tries).unwrap_or(i32::MAX),
             tried_at: Some(Time(self.tried_at)),
-            retry_waits: self.retry_waits.clone(),
+            retry_failure: self.retry_failure.clone(),
         }
     }
 }

@@ -44,7 +44,7 @@ use super::step::{Departure, PodRef, Step};
 use crate::blocker::Blocker;
 use crate::observed_state::{Container, Ordinal, Pod};
 use crate::pending_operation::Cause;
-use crate::persisted_state::{PersistedState, Rollout};
+use crate::persisted_state::PersistedState;
 use backup_first::BackupFirst;
 use health::voter_problem;
 use outdated::{is_outdated, outdated_pods};
@@ -223,15 +223,9 @@ pub fn decide(view: &ClusterView<'_>, known: &Known, persisted: &PersistedState)
         );
         return waits(&text);
     }
-    if unhealthy.is_empty()
-        && let Some(missing) = restarted_without_a_member(view, known, rollout)
-    {
-        let text = format!(
-            "{} restarts when {}, which etcd no longer counts as a member, has joined again.",
-            observed.name(*ordinal),
-            observed.name(missing),
-        );
-        return waits(&text);
+    // Who is missing, and until when, is told where members join.
+    if unhealthy.is_empty() && would_lose_quorum_meanwhile(view, known) {
+        return None;
     }
     if surge::replaces_members(view) {
         let wanted = usize::from(observed.desired.size.get());
@@ -252,13 +246,17 @@ pub fn decide(view: &ClusterView<'_>, known: &Known, persisted: &PersistedState)
     )))
 }
 
-/// The member that was restarted last, if it was removed from etcd since and is to join again. Meanwhile there is one voter less than
-/// the size asks for.
-fn restarted_without_a_member(view: &ClusterView<'_>, known: &Known, rollout: &Rollout) -> Option<Ordinal> {
+/// Whether a restart would cost the quorum only because a member is missing that is to join, as after somebody has removed it from
+/// etcd. One whose pod finds no node is not waited for: the change may be what lets it come.
+fn would_lose_quorum_meanwhile(view: &ClusterView<'_>, known: &Known) -> bool {
     let observed = view.observed;
-    let ordinal = rollout.current.as_ref()?.ordinal;
-    let is_asked_for = ordinal.get() < u16::from(observed.desired.size.get());
-    (is_asked_for && observed.etcd_member_in(known, ordinal).is_none()).then_some(ordinal)
+    let size = u16::from(observed.desired.size.get());
+    let finds_no_node = |ordinal: Ordinal| {
+        let pod = observed.member(ordinal).pod.as_ref();
+        pod.is_some_and(|pod| pod.unscheduled_since.is_some())
+    };
+    let is_missing = |ordinal| observed.etcd_member_in(known, ordinal).is_none() && !finds_no_node(ordinal);
+    known.voters().count() <= 2 && size > 2 && (0..size).filter_map(Ordinal::new).any(is_missing)
 }
 
 /// For members that keep their data in their pods: whether etcd in a pod has stopped and will not run without help, so

@@ -124,7 +124,7 @@ pub fn pending_text(view: &ClusterView<'_>, plan: &Plan, inputs: &StatusInputs<'
         RolloutState::Blocked(blocker @ Blocker::ImageNotUsable { .. }) => {
             let hint = intermediate_hint(view).unwrap_or_default();
             format!(
-                "{changes}: {blocker}. It is tried again after an edit, else within five minutes, or later while rollouts of other clusters have all the turns.{hint}"
+                "{changes}: {blocker}. It is tried again at once after an edit, else after at most five minutes. While as many clusters roll out as rollouts.maxConcurrent of the Helm chart allows, it waits for one of them.{hint}"
             )
         }
         RolloutState::Blocked(blocker) => format!("{changes}: {blocker}."),

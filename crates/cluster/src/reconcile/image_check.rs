@@ -45,8 +45,8 @@ struct LastCheck {
     job: ObjectKey,
     /// What the Job is for.
     content: String,
-    /// For how long it was seen to be held up. Nobody knows what it did in a long time without a look, as while other clusters
-    /// have the turns to roll out: of that only a moment counts.
+    /// For how long this Job and those before it were seen to be held up. Nobody knows what they did in a long time without a look,
+    /// as while other clusters have the turns to roll out: of that only a moment counts.
     held_up_for: Option<Duration>,
     found: ImageCheck,
 }
@@ -81,22 +81,25 @@ impl ImageChecks {
         let content = content(job).unwrap_or_default();
         let mut checks = self.lock();
         let last = checks.get(key).filter(|last| last.content == content);
-        let waited = || match last {
-            Some(LastCheck {
-                at,
-                held_up_for: Some(before),
-                ..
-            }) => before.saturating_add(now.saturating_sub(*at).min(LOOK_COUNTS_FOR)),
-            _ => Duration::ZERO,
-        };
+        let before = last.and_then(|last| Some((last.at, last.held_up_for?)));
         let (found, held_up_for) = match says {
             ImageJob::Passed => (ImageCheck::Passed, None),
             ImageJob::Failed(problem) => (ImageCheck::Failed(problem), None),
-            ImageJob::Running { waits } => (ImageCheck::Running { waits }, None),
-            ImageJob::Stopped => (ImageCheck::Running { waits: None }, None),
-            ImageJob::Unknown { why } if !is_known => (ImageCheck::Running { waits: Some(why) }, None),
-            ImageJob::HeldUp { why } | ImageJob::Unknown { why } => {
-                let waited = waited();
+            // A Job that takes the place of another may be held up as well.
+            ImageJob::Begins => (
+                ImageCheck::Running { waits: None },
+                before.map(|(_, waited)| waited),
+            ),
+            ImageJob::Running { waits: None } => (ImageCheck::Running { waits: None }, None),
+            ImageJob::Running { waits } if !is_known => (ImageCheck::Running { waits }, None),
+            ImageJob::Unknown { why } if !is_known => (
+                ImageCheck::Running { waits: Some(why) },
+                before.map(|(_, waited)| waited),
+            ),
+            ImageJob::HeldUp { why } | ImageJob::Unknown { why } | ImageJob::Running { waits: Some(why) } => {
+                let waited = before.map_or(Duration::ZERO, |(at, waited)| {
+                    waited.saturating_add(now.saturating_sub(at).min(LOOK_COUNTS_FOR))
+                });
                 let found = if waited < HELD_UP_FOR {
                     let waits = (waited >= USUALLY_WITHIN).then_some(why);
                     ImageCheck::Running { waits }
@@ -203,7 +206,7 @@ impl Reconciler {
         let unknown = |why: String| ImageJob::Unknown { why };
         let Some(stored) = applier.read::<Job>(&key).await? else {
             return match applier.create(job).await {
-                Ok(_) => Ok(ImageJob::Running { waits: None }),
+                Ok(_) => Ok(ImageJob::Begins),
                 // A quota of Jobs, or a policy.
                 Err(error) if error.status().is_some() && error.is_refusal() => Ok(ImageJob::HeldUp {
                     why: error.to_string(),
@@ -226,9 +229,9 @@ impl Reconciler {
             read_image_job(&stored, &pods, self.deps.clock.now())
         } else {
             // It tries an earlier image.
-            ImageJob::Stopped
+            ImageJob::Begins
         };
-        if let (ImageJob::Stopped, Some(uid)) = (&says, &stored.metadata.uid) {
+        if let (ImageJob::Begins, Some(uid)) = (&says, &stored.metadata.uid) {
             applier.delete_uid::<Job>(&key, uid, None).await?;
         }
         Ok(says)
@@ -294,7 +297,7 @@ mod tests {
         assert!(is_recent("a", 14) && !is_recent("a", 15) && !is_recent("b", 0));
         for says in [
             ImageJob::Running { waits: None },
-            ImageJob::Stopped,
+            ImageJob::Begins,
             ImageJob::Passed,
             ImageJob::Failed(problem()),
         ] {
@@ -336,11 +339,16 @@ mod tests {
         assert_eq!(settle("a", running, 121), waits(None));
         assert_eq!(settle("a", held_up(), 122), waits(None), "it had a pod meanwhile");
         assert_eq!(settle("b", held_up(), 300), waits(None), "another image");
-        // Others have the turns, so it is seen once an hour: each look counts for a moment.
+        // Others have the turns, so it is seen only now and then, when another Job has taken its place: each look counts for a moment.
         for look in 1..4 {
-            assert_eq!(settle("b", held_up(), 300 + 3600 * look), waits(Some("a quota")));
+            let seconds = 300 + 3600 * look;
+            for says in [ImageJob::Begins, ImageJob::Begins] {
+                assert_eq!(settle("b", says, seconds), waits(None));
+            }
+            assert_eq!(settle("b", held_up(), seconds + 30), waits(Some("a quota")));
         }
-        let skipped = settle("b", held_up(), 300 + 3600 * 4);
+        settle("b", ImageJob::Begins, 300 + 3600 * 4);
+        let skipped = settle("b", held_up(), 330 + 3600 * 4);
         assert!(matches!(skipped, ImageCheck::Skipped { .. }));
     }
 
@@ -356,29 +364,28 @@ mod tests {
     }
 
     #[test]
-    fn what_the_api_server_refuses_to_tell_skips_nothing_and_ends_another_try_of_a_bad_image() {
+    fn what_tells_nothing_skips_nothing_and_ends_another_try_of_a_bad_image() {
         let checks = ImageChecks::default();
-        let forbidden = || ImageJob::Unknown {
-            why: "jobs.batch is forbidden".to_owned(),
-        };
-        let after_two_minutes = |name: &str, is_known: bool| {
+        let why = || "jobs.batch is forbidden, or the node hangs".to_owned();
+        let after_two_minutes = |name: &str, says: &ImageJob, is_known: bool| {
             let key = ObjectKey::new("ns", name);
             let settle = |look: u64| {
                 let now = START + Duration::from_secs(15 * look);
-                checks.settle(&key, &job("a"), forbidden(), is_known, now)
+                checks.settle(&key, &job("a"), says.clone(), is_known, now)
             };
             for look in 0..8 {
                 settle(look);
             }
             settle(8)
         };
-        let why = "jobs.batch is forbidden".to_owned();
-        assert_eq!(
-            after_two_minutes("new", false),
-            ImageCheck::Running {
-                waits: Some(why.clone())
-            }
-        );
-        assert_eq!(after_two_minutes("bad", true), ImageCheck::NotTried { why });
+        for (name, says) in [
+            ("forbidden", ImageJob::Unknown { why: why() }),
+            ("hangs", ImageJob::Running { waits: Some(why()) }),
+        ] {
+            let unknown = after_two_minutes(&format!("new-{name}"), &says, false);
+            assert_eq!(unknown, ImageCheck::Running { waits: Some(why()) });
+            let known = after_two_minutes(&format!("bad-{name}"), &says, true);
+            assert_eq!(known, ImageCheck::NotTried { why: why() });
+        }
     }
 }

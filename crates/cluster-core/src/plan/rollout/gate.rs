@@ -12,7 +12,7 @@ use super::pending_cause::PendingCause;
 use super::{backup_first, downgrade, image_check, minor, stuck, surge, versions};
 use crate::blocker::{Blocker, MemberProblem};
 use crate::desired::DEFAULT_QUOTA;
-use crate::observed_state::{ImageCheck, ObservedMember, Ordinal, Pod, PodAdmission};
+use crate::observed_state::{ObservedMember, Ordinal, Pod, PodAdmission};
 use crate::persisted_state::{PersistedState, Restore};
 use crate::plan::cluster_view::ClusterView;
 
@@ -28,7 +28,7 @@ pub fn is_template_changed(view: &ClusterView<'_>) -> bool {
 pub fn may_update_template(view: &ClusterView<'_>, persisted: &PersistedState) -> bool {
     let is_due = || must_follow_members(view) || (is_update_due(view, persisted) && is_pod_admitted(view));
     is_change_wanted(view, persisted)
-        && (minor::is_return_asleep(view) || (is_due() && is_image_accepted(view, persisted)))
+        && (minor::is_return_asleep(view) || (is_due() && image_check::is_passed(view, persisted)))
 }
 
 /// Whether nothing but the API server's dry run of the changed pod keeps the pod template from changing, or the backup that comes
@@ -59,15 +59,6 @@ pub fn needs_image_check(view: &ClusterView<'_>, persisted: &PersistedState) -> 
         && is_due()
 }
 
-/// Whether the pod template may change as far as its image is known. One that was found bad, and cannot be tried again, is no worse for
-/// members that do not start, and may have been corrected since.
-fn is_image_accepted(view: &ClusterView<'_>, persisted: &PersistedState) -> bool {
-    let is_no_worse =
-        || is_template_to_blame(view) || (must_follow_members(view) && is_needed_to_start(view));
-    image_check::is_passed(view, persisted)
-        || (matches!(view.observed.image_check, ImageCheck::NotTried { .. }) && is_no_worse())
-}
-
 /// Whether the members cannot start again with the minor version of the template. It then changes at once, without a
 /// backup, the dry run, a slot or healthy members.
 fn must_follow_members(view: &ClusterView<'_>) -> bool {
@@ -90,13 +81,13 @@ fn is_needed_to_start(view: &ClusterView<'_>) -> bool {
 }
 
 /// Whether a voter does not start with the template that the StatefulSet has, and none has served with it: every pod that is re-created
-/// would get it, and the next one is no worse.
+/// would get it, and the next one is no worse. A voter that only restarts, or finds no node for a moment, may serve with it yet.
 fn is_template_to_blame(view: &ClusterView<'_>) -> bool {
     let set = view.observed.set.as_ref();
     let present = set.and_then(|set| set.spec_hash.as_ref());
     let mut stuck = voters_stuck_unserved(view);
     is_needed_to_start(view)
-        && (stuck.any(|pod| pod.spec_hash.as_ref() == present) || is_unserved_without_quorum(view))
+        && stuck.any(|pod| pod.spec_hash.as_ref() == present && pod.unscheduled_since.is_none())
 }
 
 /// The pods of voters that are stuck with a template with which none has served. Any stuck pod counts while the membership is

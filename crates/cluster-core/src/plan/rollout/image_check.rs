@@ -83,6 +83,6 @@ pub fn blocker(observed: &ObservedCluster, persisted: &PersistedState) -> Option
     Some(Blocker::ImageNotUsable {
         image: failure.image.clone(),
         problem: failure.problem.clone(),
-        retry_waits: failure.retry_waits.clone(),
+        retry_failure: failure.retry_failure.clone(),
     })
 }

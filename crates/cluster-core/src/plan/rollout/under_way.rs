@@ -5,7 +5,8 @@ use jiff::SignedDuration;
 use super::pending_cause::PendingCause;
 use super::restarting::RECONNECTED_AFTER;
 use super::state::RolloutState;
-use crate::observed_state::ObservedCluster;
+use crate::blocker::Blocker;
+use crate::observed_state::{ImageCheck, ObservedCluster};
 use crate::persisted_state::{PersistedState, Rollout};
 
 /// How long a cluster keeps others waiting while its user watches the newer minor version.
@@ -31,6 +32,10 @@ pub fn is_under_way(
             | PendingCause::LogSnapshot(_)
             | PendingCause::ImageCheck { waits: None, .. },
         ) => true,
+        // Else a bad image that was corrected would seldom have a turn for as long as its Job takes.
+        RolloutState::Blocked(Blocker::ImageNotUsable { .. }) => {
+            observed.image_check == ImageCheck::Running { waits: None }
+        }
         RolloutState::Pending(
             PendingCause::LowerClusterVersion | PendingCause::LowerStorageVersion { .. },
         ) => rollout.is_some_and(|rollout| rollout.has_progressed_within(LOWERED_WITHIN, observed.now)),

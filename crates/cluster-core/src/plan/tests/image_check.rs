@@ -202,9 +202,7 @@ fn that_a_bad_image_could_not_be_tried_again_is_told_until_it_is_or_the_spec_is_
     let mut scene = remembered(15);
     let (_, untried) = rolled_out(&scene);
     assert!(
-        untried.ends_with(
-            ". It is tried again after an edit, else within five minutes, or later while rollouts of other clusters have all the turns."
-        ),
+        untried.ends_with(". It is tried again at once after an edit, else after at most five minutes. While as many clusters roll out as rollouts.maxConcurrent of the Helm chart allows, it waits for one of them."),
         "{untried}"
     );
     let why = format!("Job c-image-1 has no pod{}.", "!".repeat(1000));
@@ -237,29 +235,54 @@ fn that_a_bad_image_could_not_be_tried_again_is_told_until_it_is_or_the_spec_is_
 }
 
 #[test]
-fn a_bad_image_that_cannot_be_tried_again_is_no_worse_for_members_that_do_not_start() {
+fn a_bad_image_that_cannot_be_tried_again_reaches_nobody() {
     let not_tried = || ImageCheck::NotTried {
         why: "a quota".to_owned(),
     };
-    let mut healthy = remembered(15);
-    healthy.observed.image_check = not_tried();
-    assert!(!may_update(&healthy));
-
-    // The template returns to the version of the members: they could not start again with the one it has.
-    let mut scene = lowered();
-    template_changes(&mut scene);
-    asks_for_version(&mut scene, "3.7.3");
-    NEW.clone_into(&mut scene.observed.wanted.image);
-    scene.observed.image_check = failed();
-    let next = plan(&scene.observed);
-    scene.stored(&next);
+    let mut scene = remembered(15);
     scene.observed.image_check = not_tried();
-    assert!(!may_update(&scene), "they run");
-    scene.silent(1);
-    scene.pod_at(1).container = waiting("ImagePullBackOff");
-    assert!(may_update(&scene));
-    scene.observed.image_check = ImageCheck::NotAsked;
-    assert!(!may_update(&scene), "another try comes first");
+    assert!(!may_update(&scene));
+
+    let mut stuck = template_changed(3);
+    stuck.silent(1);
+    stuck.pod_at(1).spec_hash = Some("edited".to_owned());
+    stuck.pod_at(1).container = waiting("ImagePullBackOff");
+    stuck.edited("corrected");
+    NEW.clone_into(&mut stuck.observed.wanted.image);
+    stuck.observed.image_check = failed();
+    let next = plan(&stuck.observed);
+    stuck.stored(&next);
+    stuck.observed.image_check = not_tried();
+    assert!(!may_update(&stuck));
+    "other/etcd:v3.6.16".clone_into(&mut stuck.observed.wanted.image);
+    stuck.observed.image_check = ImageCheck::NotAsked;
+    assert!(may_update(&stuck), "nothing is known against another one");
+}
+
+#[test]
+fn members_that_may_serve_with_their_template_yet_wait_for_the_check() {
+    // The only member restarts with a change, and the user edits the spec again.
+    let mut restarts = template_changed(1);
+    restarts.unknown();
+    restarts.pod(0, "new-0");
+    restarts.pod_at(0).spec_hash = Some("edited".to_owned());
+    restarts.edited("corrected");
+    assert!(may_update(&restarts), "it may be the template");
+    NEW.clone_into(&mut restarts.observed.wanted.image);
+    assert!(needs_check(&restarts));
+    restarts.observed.image_check = running();
+    assert!(!may_update(&restarts));
+
+    let mut unscheduled = template_changed(3);
+    unscheduled.silent(1);
+    let now = unscheduled.observed.now;
+    let pod = unscheduled.pod_at(1);
+    pod.spec_hash = Some("edited".to_owned());
+    pod.container = Container::Waiting(StartDelay::NotScheduled);
+    pod.unscheduled_since = Some(now);
+    unscheduled.edited("corrected");
+    NEW.clone_into(&mut unscheduled.observed.wanted.image);
+    assert!(needs_check(&unscheduled));
 }
 
 #[test]
