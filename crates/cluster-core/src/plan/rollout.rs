@@ -44,7 +44,7 @@ use super::step::{Departure, PodRef, Step};
 use crate::blocker::Blocker;
 use crate::observed_state::{Container, Ordinal, Pod};
 use crate::pending_operation::Cause;
-use crate::persisted_state::PersistedState;
+use crate::persisted_state::{PersistedState, Rollout};
 use backup_first::BackupFirst;
 use health::voter_problem;
 use outdated::{is_outdated, outdated_pods};
@@ -224,7 +224,7 @@ pub fn decide(view: &ClusterView<'_>, known: &Known, persisted: &PersistedState)
         return waits(&text);
     }
     // Who is missing, and until when, is told where members join.
-    if unhealthy.is_empty() && would_lose_quorum_meanwhile(view, known) {
+    if unhealthy.is_empty() && would_lose_quorum_meanwhile(view, known, rollout) {
         return None;
     }
     if surge::replaces_members(view) {
@@ -247,16 +247,18 @@ pub fn decide(view: &ClusterView<'_>, known: &Known, persisted: &PersistedState)
 }
 
 /// Whether a restart would cost the quorum only because a member is missing that is to join, as after somebody has removed it from
-/// etcd. One whose pod finds no node is not waited for: the change may be what lets it come.
-fn would_lose_quorum_meanwhile(view: &ClusterView<'_>, known: &Known) -> bool {
+/// etcd. It is waited for as long as for any restarted member. One whose pod finds no node is not: the change may be what lets it come.
+fn would_lose_quorum_meanwhile(view: &ClusterView<'_>, known: &Known, rollout: &Rollout) -> bool {
     let observed = view.observed;
     let size = u16::from(observed.desired.size.get());
-    let finds_no_node = |ordinal: Ordinal| {
+    let is_awaited = |ordinal: Ordinal| {
         let pod = observed.member(ordinal).pod.as_ref();
-        pod.is_some_and(|pod| pod.unscheduled_since.is_some())
+        !stalled::is_overdue(view, rollout, pod) && !pod.is_some_and(|pod| stalled::finds_no_node(view, pod))
     };
-    let is_missing = |ordinal| observed.etcd_member_in(known, ordinal).is_none() && !finds_no_node(ordinal);
-    known.voters().count() <= 2 && size > 2 && (0..size).filter_map(Ordinal::new).any(is_missing)
+    let mut missing = (0..size)
+        .filter_map(Ordinal::new)
+        .filter(|ordinal| observed.etcd_member_in(known, *ordinal).is_none());
+    known.voters().count() <= 2 && size > 2 && missing.any(is_awaited)
 }
 
 /// For members that keep their data in their pods: whether etcd in a pod has stopped and will not run without help, so

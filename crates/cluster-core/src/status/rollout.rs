@@ -124,7 +124,7 @@ pub fn pending_text(view: &ClusterView<'_>, plan: &Plan, inputs: &StatusInputs<'
         RolloutState::Blocked(blocker @ Blocker::ImageNotUsable { .. }) => {
             let hint = intermediate_hint(view).unwrap_or_default();
             format!(
-                "{changes}: {blocker}. It is tried again at once after an edit, else after at most five minutes. While as many clusters roll out as rollouts.maxConcurrent of the Helm chart allows, it waits for one of them.{hint}"
+                "{changes}: {blocker}. It is tried again at once after an edit, else after at most five minutes, if the members are healthy and fewer clusters roll out than rollouts.maxConcurrent of the Helm chart allows.{hint}"
             )
         }
         RolloutState::Blocked(blocker) => format!("{changes}: {blocker}."),

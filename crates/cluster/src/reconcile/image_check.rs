@@ -57,6 +57,13 @@ impl ImageChecks {
         self.lock().remove(key).map(|last| last.job)
     }
 
+    /// Begins anew to count how long a Job is held up: something else than the turns of others kept it from being asked.
+    pub fn put_off(&self, key: &ObjectKey) {
+        if let Some(last) = self.lock().get_mut(key) {
+            last.held_up_for = None;
+        }
+    }
+
     /// What the same Job said a moment ago. `None` if the Job must be asked.
     fn recent(&self, key: &ObjectKey, content: &str, now: Duration) -> Option<ImageCheck> {
         let checks = self.lock();
@@ -100,15 +107,14 @@ impl ImageChecks {
                 let waited = before.map_or(Duration::ZERO, |(at, waited)| {
                     waited.saturating_add(now.saturating_sub(at).min(LOOK_COUNTS_FOR))
                 });
-                let found = if waited < HELD_UP_FOR {
+                if waited < HELD_UP_FOR {
                     let waits = (waited >= USUALLY_WITHIN).then_some(why);
-                    ImageCheck::Running { waits }
+                    (ImageCheck::Running { waits }, Some(waited))
                 } else if is_known {
-                    ImageCheck::NotTried { why }
+                    (ImageCheck::NotTried { why }, None)
                 } else {
-                    ImageCheck::Skipped { why }
-                };
-                (found, Some(waited))
+                    (ImageCheck::Skipped { why }, None)
+                }
             }
         };
         let last = LastCheck {
@@ -146,6 +152,9 @@ impl Reconciler {
             Err(error @ (ApplyError::NotLeading(_) | ApplyError::Unwritable { .. })) => {
                 return Err(error.into());
             }
+            Err(error) if is_refused(&error) => ImageJob::HeldUp {
+                why: error.to_string(),
+            },
             // What cannot be read says nothing about the image.
             Err(error) => {
                 tracing::warn!(%key, %error, "the Job of an etcd image cannot be asked");
@@ -205,14 +214,8 @@ impl Reconciler {
         let key = ObjectKey::of(job);
         let unknown = |why: String| ImageJob::Unknown { why };
         let Some(stored) = applier.read::<Job>(&key).await? else {
-            return match applier.create(job).await {
-                Ok(_) => Ok(ImageJob::Begins),
-                // A quota of Jobs, or a policy.
-                Err(error) if error.status().is_some() && error.is_refusal() => Ok(ImageJob::HeldUp {
-                    why: error.to_string(),
-                }),
-                Err(error) => Err(error),
-            };
+            applier.create(job).await?;
+            return Ok(ImageJob::Begins);
         };
         if !is_owned(&stored, uid_of(cluster)) {
             return Ok(unknown(format!(
@@ -236,6 +239,11 @@ impl Reconciler {
         }
         Ok(says)
     }
+}
+
+/// Whether the API server refuses a call for good: a quota of Jobs, a policy or a missing right.
+fn is_refused(error: &ApplyError) -> bool {
+    error.status().is_some() && error.is_refusal()
 }
 
 /// What a Job is for.
@@ -350,6 +358,18 @@ mod tests {
         settle("b", ImageJob::Begins, 300 + 3600 * 4);
         let skipped = settle("b", held_up(), 330 + 3600 * 4);
         assert!(matches!(skipped, ImageCheck::Skipped { .. }));
+    }
+
+    #[test]
+    fn what_was_held_up_before_something_else_came_first_does_not_count() {
+        let checks = ImageChecks::default();
+        let key = ObjectKey::new("ns", "c");
+        for seconds in [0, 30, 60, 90] {
+            held_up_at(&checks, &key, false, seconds);
+        }
+        checks.put_off(&key);
+        let found = held_up_at(&checks, &key, false, 120);
+        assert_eq!(found, ImageCheck::Running { waits: None });
     }
 
     #[test]

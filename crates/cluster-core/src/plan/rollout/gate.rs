@@ -12,7 +12,7 @@ use super::pending_cause::PendingCause;
 use super::{backup_first, downgrade, image_check, minor, stuck, surge, versions};
 use crate::blocker::{Blocker, MemberProblem};
 use crate::desired::DEFAULT_QUOTA;
-use crate::observed_state::{ObservedMember, Ordinal, Pod, PodAdmission};
+use crate::observed_state::{Container, ObservedMember, Ordinal, Pod, PodAdmission};
 use crate::persisted_state::{PersistedState, Restore};
 use crate::plan::cluster_view::ClusterView;
 
@@ -81,13 +81,17 @@ fn is_needed_to_start(view: &ClusterView<'_>) -> bool {
 }
 
 /// Whether a voter does not start with the template that the StatefulSet has, and none has served with it: every pod that is re-created
-/// would get it, and the next one is no worse. A voter that only restarts, or finds no node for a moment, may serve with it yet.
+/// would get it, and the next one is no worse. A voter that only restarts, has ended once or finds no node may serve with
+/// it yet.
 fn is_template_to_blame(view: &ClusterView<'_>) -> bool {
     let set = view.observed.set.as_ref();
     let present = set.and_then(|set| set.spec_hash.as_ref());
+    let has_failed = |pod: &Pod| {
+        let has_ended_once = matches!(pod.container, Container::Ended { .. }) && !pod.is_crash_looping;
+        pod.unscheduled_since.is_none() && !has_ended_once
+    };
     let mut stuck = voters_stuck_unserved(view);
-    is_needed_to_start(view)
-        && stuck.any(|pod| pod.spec_hash.as_ref() == present && pod.unscheduled_since.is_none())
+    is_needed_to_start(view) && stuck.any(|pod| pod.spec_hash.as_ref() == present && has_failed(pod))
 }
 
 /// The pods of voters that are stuck with a template with which none has served. Any stuck pod counts while the membership is

@@ -61,15 +61,10 @@ pub fn unschedulable_member(
     let observed = view.observed;
     let rollout = persisted.rollout.as_ref()?;
     let made_for = observed.set.as_ref()?.spec_hash.as_ref();
-    let is_overdue = |pod: &Pod| {
-        let waited = pod
-            .unscheduled_since
-            .map(|since| observed.now.duration_since(since));
-        pod.unschedulable.is_some() && waited.is_some_and(|waited| waited >= SCHEDULING_PATIENCE)
-    };
     let is_unschedulable = |ordinal: Ordinal, member: &ObservedMember| {
         let pod = member.pod.as_ref();
-        let is_overdue = pod.is_some_and(|pod| pod.spec_hash.as_ref() == made_for && is_overdue(pod));
+        let is_overdue =
+            pod.is_some_and(|pod| pod.spec_hash.as_ref() == made_for && finds_no_node(view, pod));
         is_overdue && is_awaited(view, rollout, ordinal)
     };
     let mut members = observed.members.iter();
@@ -77,9 +72,17 @@ pub fn unschedulable_member(
     Some((observed.name(*ordinal), diagnose::explain(view, *ordinal)))
 }
 
+/// Whether the scheduler has found no node for a pod for `SCHEDULING_PATIENCE`.
+pub fn finds_no_node(view: &ClusterView<'_>, pod: &Pod) -> bool {
+    let waited = pod
+        .unscheduled_since
+        .map(|since| view.observed.now.duration_since(since));
+    pod.unschedulable.is_some() && waited.is_some_and(|waited| waited >= SCHEDULING_PATIENCE)
+}
+
 /// Whether `updates.progressDeadlineSeconds` have passed since the last progress of the rollout, and since the pod was
 /// created.
-fn is_overdue(view: &ClusterView<'_>, rollout: &Rollout, pod: Option<&Pod>) -> bool {
+pub fn is_overdue(view: &ClusterView<'_>, rollout: &Rollout, pod: Option<&Pod>) -> bool {
     let observed = view.observed;
     let last = pod
         .and_then(|pod| pod.created)

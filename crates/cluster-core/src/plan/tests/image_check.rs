@@ -12,7 +12,9 @@ use super::rollout::{edited, may_update, rolled_out, template_changed};
 use super::scene::{Scene, waiting};
 use super::{plan, planned};
 use crate::blocker::{Blocker, BlockerReason};
-use crate::observed_state::{Container, ImageCheck, ImageProblem, PodAdmission, StartDelay, WantedTemplate};
+use crate::observed_state::{
+    Container, ImageCheck, ImageProblem, PodAdmission, StartDelay, WantedTemplate, ended_container,
+};
 use crate::plan::{PendingCause, RolloutState};
 
 const NEW: &str = "mirror/etcd:v3.6.16";
@@ -202,7 +204,7 @@ fn that_a_bad_image_could_not_be_tried_again_is_told_until_it_is_or_the_spec_is_
     let mut scene = remembered(15);
     let (_, untried) = rolled_out(&scene);
     assert!(
-        untried.ends_with(". It is tried again at once after an edit, else after at most five minutes. While as many clusters roll out as rollouts.maxConcurrent of the Helm chart allows, it waits for one of them."),
+        untried.ends_with(". It is tried again at once after an edit, else after at most five minutes, if the members are healthy and fewer clusters roll out than rollouts.maxConcurrent of the Helm chart allows."),
         "{untried}"
     );
     let why = format!("Job c-image-1 has no pod{}.", "!".repeat(1000));
@@ -283,6 +285,15 @@ fn members_that_may_serve_with_their_template_yet_wait_for_the_check() {
     unscheduled.edited("corrected");
     NEW.clone_into(&mut unscheduled.observed.wanted.image);
     assert!(needs_check(&unscheduled));
+
+    // Its etcd has ended once, as where the names of the others do not resolve yet.
+    let mut ended = unscheduled;
+    let pod = ended.pod_at(1);
+    pod.unscheduled_since = None;
+    pod.container = ended_container(1, "");
+    assert!(needs_check(&ended));
+    ended.pod_at(1).is_crash_looping = true;
+    assert!(!needs_check(&ended) && may_update(&ended));
 }
 
 #[test]
