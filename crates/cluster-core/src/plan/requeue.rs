@@ -16,9 +16,12 @@ const CHECKING: Duration = Duration::from_secs(2);
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How soon to look again when nothing is to be done.
 const IDLE: Duration = Duration::from_secs(30);
+/// How soon to look again at a cluster that is as asked for. Whatever happens to its pods and objects is seen at once; what only its
+/// members know, such as an alarm, is seen then.
+const AT_REST: Duration = Duration::from_mins(1);
 
 /// The time to the next reconcile if no watch triggers one before. Zero if the persisted state changed while something
-/// is under way, at most `IDLE`.
+/// is under way, at most `AT_REST`.
 pub fn requeue_after(
     observed: &ObservedCluster,
     persisted: &PersistedState,
@@ -54,6 +57,7 @@ pub fn requeue_after(
         {
             PATIENCE
         }
+        Reason::Converged if *rollout == RolloutState::Complete => AT_REST,
         Reason::Converged | Reason::Paused | Reason::Invalid | Reason::Hibernated => IDLE,
         _ if persisted.differs_in_more_than_progress(&observed.persisted) => Duration::ZERO,
         Reason::Bootstrapping | Reason::Scaling | Reason::Recovering if !has_running_pod(observed) => IDLE,
