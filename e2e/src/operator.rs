@@ -122,6 +122,8 @@ impl Operator {
             .args(["--health-address", &health.to_string()])
             .args(flags)
             .env_clear()
+            // As in its Deployment.
+            .env("MALLOC_ARENA_MAX", "1")
             .env(
                 "KUBECONFIG",
                 control_plane.kubeconfig_with(&format!("{namespace}-{name}"), &user)?,

@@ -105,7 +105,8 @@ impl DerivedCache {
         {
             return Arc::clone(&read.stored);
         }
-        let stored = Arc::new(StoredTemplates::read(set));
+        // The copy has no room to spare, as decoded vectors have.
+        let stored = Arc::new(StoredTemplates::read(set).clone());
         cache.read = Some(CachedTemplates {
             uid: uid.clone(),
             version: version.clone(),

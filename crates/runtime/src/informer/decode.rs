@@ -58,10 +58,10 @@ impl<K> Decoded<K> {
         }
     }
 
-    /// Removes the fields that no controller reads.
+    /// Removes the fields that no controller reads, and the memory that decoding has reserved for more.
     pub(super) fn trim(self, trim: fn(&mut K)) -> Option<Result<K, Malformed>>
     where
-        K: Resource,
+        K: Resource + Clone,
     {
         let mut decoded = self.0?;
         if let Ok(object) = &mut decoded {
@@ -71,6 +71,8 @@ impl<K> Decoded<K> {
                 annotations.remove(LAST_APPLIED);
             }
             trim(object);
+            // Decoded vectors have room for four elements at least, and those of pods are large. Copies have none to spare.
+            *object = object.clone();
         }
         Some(decoded)
     }
