@@ -146,7 +146,7 @@ pub fn read_image_job(job: &Job, pods: &[Pod], now: Timestamp) -> ImageJob {
     }
     let Some(pod) = pod else {
         let name = job.metadata.name.as_deref().unwrap_or_default();
-        let why = format!("Job {name} has no pod, see kubectl get events");
+        let why = format!("Job {name} has no pod, see kubectl events --for job/{name}");
         return ImageJob::HeldUp { why };
     };
     let name = pod.metadata.name.as_deref().unwrap_or_default();

@@ -225,7 +225,9 @@ fn idle(view: &ClusterView<'_>, known: &Known, persisted: &PersistedState) -> Fl
     if silent.is_empty() {
         return report_deleted_volumes(view, known)
             .or_else(|| report_blocked_rollout(view, persisted))
-            .unwrap_or_else(|| FlowDecision::without_operation(Reason::Converged, "All is as asked for."));
+            .unwrap_or_else(|| {
+                FlowDecision::without_operation(Reason::Converged, "The cluster matches its spec.")
+            });
     }
     let text = "Waiting for voters to be well again: nothing shows that their data are gone.";
     FlowDecision::without_operation(Reason::Waiting, text).with_blockers(silent)

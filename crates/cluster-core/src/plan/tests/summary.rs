@@ -78,7 +78,7 @@ fn what_the_api_server_refuses_is_shown_while_nobody_can_come_without_it() {
     let taken = shown(&Scene::new(3), Some(Vec::new()), Some(refused));
     assert_eq!(taken.reason.as_deref(), Some(COMING));
     let formed = shown(&Scene::formed(3), Some(quota), None);
-    assert_eq!(formed.reason.as_deref(), Some("All is as asked for."));
+    assert_eq!(formed.reason.as_deref(), Some("The cluster matches its spec."));
 }
 
 #[test]

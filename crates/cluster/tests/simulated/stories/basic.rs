@@ -64,7 +64,11 @@ fn a_volume_whose_member_never_joined_stays_and_is_used_when_the_cluster_grows_a
             sim.expect("it has the size of before", 4 * MINUTE, is_done).await;
             tokio::time::sleep(2 * MINUTE).await;
             assert_eq!(claim(&sim), empty, "no member left it, so nobody deletes it");
-            assert!(plan(&sim).contains("All is as asked for"), "{}", plan(&sim));
+            assert!(
+                plan(&sim).contains("The cluster matches its spec"),
+                "{}",
+                plan(&sim)
+            );
             sim.edit("c", |spec| spec["size"] = json!(5));
             sim.expect("it grows", 4 * MINUTE, |sim| sim.is_whole("c", 5))
                 .await;

@@ -114,7 +114,7 @@ fn a_volume_that_a_person_vouches_for_stays() {
             .await;
             sim.annotate("c", ANNOTATION_ADOPT, &super::claims(&sim));
             sim.expect("nothing is left to do", MINUTE, |sim| {
-                plan(sim).contains("All is as asked for")
+                plan(sim).contains("The cluster matches its spec")
             })
             .await;
             assert_eq!(id_of(&sim, "c-0"), before);
