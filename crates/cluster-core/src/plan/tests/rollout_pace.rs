@@ -4,7 +4,7 @@ use etcd_operator_api::cluster::UpdateStrategy;
 use jiff::SignedDuration;
 
 use super::rollout::{restarted, template_changed};
-use super::scene::{Scene, id};
+use super::scene::{Scene, id, waiting};
 use super::{line, plan, planned};
 use crate::observed_state::Unschedulable;
 use crate::plan::RolloutState;
@@ -63,29 +63,33 @@ fn no_member_of_two_goes_while_the_third_was_removed_from_etcd_and_has_not_joine
     let mut served = scene.clone();
     let next = plan(&served.observed);
     served.stored(&next);
-    for mut scene in [scene, served] {
+    let is_next_restarted = |scene: &Scene| planned(scene).contains("restart c-");
+    for (mut scene, is_restarting) in [(scene, true), (served, false)] {
         scene.left(id(1));
-        let is_next_restarted = |scene: &Scene| planned(scene).contains("restart c-");
         assert!(!is_next_restarted(&scene), "two voters are left");
         let mut gone = scene.clone();
         gone.gone(1);
         assert!(!is_next_restarted(&gone));
-        // A pod may find no node for a moment, and the change may be what lets it come if that lasts.
+        // The change may be what lets another one come, but not the one that has just taken it.
         let mut unscheduled = scene.clone();
         let pod = unscheduled.pod_at(1);
         pod.unscheduled_since = Some(scene.observed.now);
         pod.unschedulable = Some(Unschedulable::from_scheduler("0/3 nodes are available"));
-        assert!(!is_next_restarted(&unscheduled));
+        assert!(
+            !is_next_restarted(&unscheduled),
+            "a pod may find no node for a moment"
+        );
         unscheduled.observed.now += SignedDuration::from_secs(30);
-        assert!(is_next_restarted(&unscheduled));
-        // Nobody is waited for without end, such as one whose pod a quota forbids.
-        let mut late = gone;
-        let next = plan(&late.observed);
-        late.stored(&next);
-        for mut late in [scene, late] {
+        assert_eq!(is_next_restarted(&unscheduled), !is_restarting);
+        let mut hangs = scene.clone();
+        hangs.pod_at(1).container = waiting("ContainerCreating");
+        for mut late in [hangs, gone] {
+            assert!(!is_next_restarted(&late));
             late.observed.now += SignedDuration::from_mins(10);
-            assert!(is_next_restarted(&late), "{}", planned(&late));
+            assert_eq!(is_next_restarted(&late), !is_restarting, "{}", planned(&late));
         }
+        scene.observed.now += SignedDuration::from_mins(10);
+        assert!(!is_next_restarted(&scene), "it runs, and joins in a moment");
     }
     let mut five = template_changed(5);
     five.left(id(1));
