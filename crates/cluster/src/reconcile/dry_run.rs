@@ -86,8 +86,6 @@ impl Reconciler {
             let is_resting = is_image_resting(&observation.observed, &observation.observed.persisted);
             if is_resting || !changes_image(&ClusterView::new(&observation.observed)) {
                 self.end_image_check(key, cluster).await?;
-            } else if observation.observed.wanted.has_slot {
-                self.image_checks.put_off(key);
             }
             return Ok(unchecked);
         }

@@ -26,6 +26,8 @@ const USUALLY_WITHIN: Duration = Duration::from_secs(10);
 const ASKED_EVERY: Duration = Duration::from_secs(15);
 /// How much of the time between two looks counts at most: as long as a cluster is usually left alone.
 const LOOK_COUNTS_FOR: Duration = Duration::from_secs(30);
+/// After what time without a look at a Job nothing counts of what was seen before.
+const REMEMBERED_FOR: Duration = Duration::from_hours(1);
 /// For how long a check that was skipped is not made: a rollout may still wait for a backup or its turn.
 const SKIPPED_FOR: Duration = Duration::from_hours(1);
 
@@ -57,13 +59,6 @@ impl ImageChecks {
         self.lock().remove(key).map(|last| last.job)
     }
 
-    /// Begins anew to count how long a Job is held up: something else than the turns of others kept it from being asked.
-    pub fn put_off(&self, key: &ObjectKey) {
-        if let Some(last) = self.lock().get_mut(key) {
-            last.held_up_for = None;
-        }
-    }
-
     /// What the same Job said a moment ago. `None` if the Job must be asked.
     fn recent(&self, key: &ObjectKey, content: &str, now: Duration) -> Option<ImageCheck> {
         let checks = self.lock();
@@ -88,6 +83,7 @@ impl ImageChecks {
         let content = content(job).unwrap_or_default();
         let mut checks = self.lock();
         let last = checks.get(key).filter(|last| last.content == content);
+        let last = last.filter(|last| now.saturating_sub(last.at) < REMEMBERED_FOR);
         let before = last.and_then(|last| Some((last.at, last.held_up_for?)));
         let (found, held_up_for) = match says {
             ImageJob::Passed => (ImageCheck::Passed, None),
@@ -349,27 +345,30 @@ mod tests {
         assert_eq!(settle("b", held_up(), 300), waits(None), "another image");
         // Others have the turns, so it is seen only now and then, when another Job has taken its place: each look counts for a moment.
         for look in 1..4 {
-            let seconds = 300 + 3600 * look;
+            let seconds = 300 + 1800 * look;
             for says in [ImageJob::Begins, ImageJob::Begins] {
                 assert_eq!(settle("b", says, seconds), waits(None));
             }
             assert_eq!(settle("b", held_up(), seconds + 30), waits(Some("a quota")));
         }
-        settle("b", ImageJob::Begins, 300 + 3600 * 4);
-        let skipped = settle("b", held_up(), 330 + 3600 * 4);
+        settle("b", ImageJob::Begins, 300 + 1800 * 4);
+        let skipped = settle("b", held_up(), 330 + 1800 * 4);
         assert!(matches!(skipped, ImageCheck::Skipped { .. }));
     }
 
     #[test]
-    fn what_was_held_up_before_something_else_came_first_does_not_count() {
+    fn what_was_held_up_long_ago_does_not_count() {
         let checks = ImageChecks::default();
         let key = ObjectKey::new("ns", "c");
-        for seconds in [0, 30, 60, 90] {
-            held_up_at(&checks, &key, false, seconds);
+        for seconds in [0, 30, 60, 90, 90 + 3600] {
+            let found = held_up_at(&checks, &key, false, seconds);
+            assert!(
+                matches!(found, ImageCheck::Running { .. }),
+                "{seconds}: {found:?}"
+            );
         }
-        checks.put_off(&key);
-        let found = held_up_at(&checks, &key, false, 120);
-        assert_eq!(found, ImageCheck::Running { waits: None });
+        let found = held_up_at(&checks, &key, false, 120 + 3600);
+        assert!(matches!(found, ImageCheck::Running { .. }), "{found:?}");
     }
 
     #[test]
@@ -386,7 +385,7 @@ mod tests {
     #[test]
     fn what_tells_nothing_skips_nothing_and_ends_another_try_of_a_bad_image() {
         let checks = ImageChecks::default();
-        let why = || "jobs.batch is forbidden, or the node hangs".to_owned();
+        let why = || "no answer, or the node hangs".to_owned();
         let after_two_minutes = |name: &str, says: &ImageJob, is_known: bool| {
             let key = ObjectKey::new("ns", name);
             let settle = |look: u64| {
@@ -399,7 +398,7 @@ mod tests {
             settle(8)
         };
         for (name, says) in [
-            ("forbidden", ImageJob::Unknown { why: why() }),
+            ("unreachable", ImageJob::Unknown { why: why() }),
             ("hangs", ImageJob::Running { waits: Some(why()) }),
         ] {
             let unknown = after_two_minutes(&format!("new-{name}"), &says, false);

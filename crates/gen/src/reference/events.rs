@@ -108,7 +108,7 @@ pub(super) const EVENTS: &[ReasonDoc] = &[
     reason(
         "EtcdCluster",
         "ImageNotChecked",
-        "Warning: a rollout starts although no Job has tried the new etcd image: for two minutes none could be created, or its pod was not created, for example because of a quota, or found no node.",
+        "Warning: a rollout starts although no Job has tried the new etcd image: for two minutes the API server refused the Job, or its pod was not created, for example because of a quota, or found no node.",
         "Nothing, if the members start. Otherwise make room for one small pod, or see what refuses the Job in the message.",
     ),
     reason(
