@@ -71,7 +71,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- $names := dict -}}
 {{- range $value, $given := dict "env" .Values.env "extraEnv" .Values.extraEnv -}}
 {{- range $given -}}
-{{- if has .name (list "MALLOC_ARENA_MAX" "OPERATOR_IMAGE" "POD_NAME" "POD_NAMESPACE") -}}
+{{- if has .name (list "OPERATOR_IMAGE" "POD_NAME" "POD_NAMESPACE") -}}
 {{- fail (printf "%s: %s is set by the chart; take it out" $value .name) -}}
 {{- end -}}
 {{- if hasPrefix "ETCD_OPERATOR_" .name -}}
