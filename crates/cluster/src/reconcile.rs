@@ -423,7 +423,9 @@ impl Reconciler {
             return Err(error.into());
         }
         if is_refused && plan.step.is_none() {
-            return Ok(Applied::Wait(Wake::After(plan.requeue_after.max(RETRY_REFUSED))));
+            return Ok(Applied::Wait(Wake::After(
+                plan.requeue_after.clamp(RETRY_REFUSED, RETRY_LATER),
+            )));
         }
         Ok(Applied::GoOn(Box::new(stored)))
     }

@@ -57,7 +57,9 @@ pub fn requeue_after(
         {
             PATIENCE
         }
-        Reason::Converged if *rollout == RolloutState::Complete => AT_REST,
+        Reason::Converged if *rollout == RolloutState::Complete && observed.alarms_failure.is_none() => {
+            AT_REST
+        }
         Reason::Converged | Reason::Paused | Reason::Invalid | Reason::Hibernated => IDLE,
         _ if persisted.differs_in_more_than_progress(&observed.persisted) => Duration::ZERO,
         Reason::Bootstrapping | Reason::Scaling | Reason::Recovering if !has_running_pod(observed) => IDLE,
