@@ -247,16 +247,15 @@ pub fn decide(view: &ClusterView<'_>, known: &Known, persisted: &PersistedState)
 }
 
 /// Whether a restart would cost the quorum only because a member is missing that is to join, as after somebody has removed it from
-/// etcd. The one that restarted last is waited for in any case: it tells whether the change works. Another one is not if its pod cannot
-/// start, as the change may be what lets it.
+/// etcd. The one that restarted last is waited for in any case: it tells whether the change works. Another one is not if its pod has not
+/// started for as long as a rollout may take to progress: the change may be what lets it.
 fn would_lose_quorum_meanwhile(view: &ClusterView<'_>, known: &Known, rollout: &Rollout) -> bool {
     let observed = view.observed;
     let size = u16::from(observed.desired.size.get());
     let restarted = rollout.current.as_ref().map(|current| current.ordinal);
     let cannot_start = |pod: Option<&Pod>| {
-        let does_not_start = pod.is_none_or(|pod| matches!(pod.container, Container::Waiting(_)));
-        (does_not_start && stalled::is_overdue(view, rollout, pod))
-            || pod.is_some_and(|pod| stalled::finds_no_node(view, pod))
+        pod.is_none_or(|pod| matches!(pod.container, Container::Waiting(_)))
+            && stalled::is_overdue(view, rollout, pod)
     };
     let is_awaited =
         |ordinal: Ordinal| restarted == Some(ordinal) || !cannot_start(observed.member(ordinal).pod.as_ref());

@@ -73,7 +73,7 @@ pub fn unschedulable_member(
 }
 
 /// Whether the scheduler has found no node for a pod for `SCHEDULING_PATIENCE`.
-pub fn finds_no_node(view: &ClusterView<'_>, pod: &Pod) -> bool {
+fn finds_no_node(view: &ClusterView<'_>, pod: &Pod) -> bool {
     let waited = pod
         .unscheduled_since
         .map(|since| view.observed.now.duration_since(since));

@@ -6,7 +6,7 @@ use jiff::SignedDuration;
 use super::rollout::{restarted, template_changed};
 use super::scene::{Scene, id, waiting};
 use super::{line, plan, planned};
-use crate::observed_state::Unschedulable;
+use crate::observed_state::{Container, StartDelay};
 use crate::plan::RolloutState;
 
 #[test]
@@ -71,19 +71,13 @@ fn no_member_of_two_goes_while_the_third_was_removed_from_etcd_and_has_not_joine
         gone.gone(1);
         assert!(!is_next_restarted(&gone));
         // The change may be what lets another one come, but not the one that has just taken it.
-        let mut unscheduled = scene.clone();
-        let pod = unscheduled.pod_at(1);
-        pod.unscheduled_since = Some(scene.observed.now);
-        pod.unschedulable = Some(Unschedulable::from_scheduler("0/3 nodes are available"));
-        assert!(
-            !is_next_restarted(&unscheduled),
-            "a pod may find no node for a moment"
-        );
-        unscheduled.observed.now += SignedDuration::from_secs(30);
-        assert_eq!(is_next_restarted(&unscheduled), !is_restarting);
         let mut hangs = scene.clone();
         hangs.pod_at(1).container = waiting("ContainerCreating");
-        for mut late in [hangs, gone] {
+        let mut unscheduled = scene.clone();
+        let pod = unscheduled.pod_at(1);
+        pod.container = Container::Waiting(StartDelay::NotScheduled);
+        pod.unscheduled_since = Some(scene.observed.now);
+        for mut late in [hangs, unscheduled, gone] {
             assert!(!is_next_restarted(&late));
             late.observed.now += SignedDuration::from_mins(10);
             assert_eq!(is_next_restarted(&late), !is_restarting, "{}", planned(&late));
