@@ -88,11 +88,11 @@ impl ImageChecks {
         let (found, held_up_for) = match says {
             ImageJob::Passed => (ImageCheck::Passed, None),
             ImageJob::Failed(problem) => (ImageCheck::Failed(problem), None),
-            // A Job that takes the place of another may be held up as well.
-            ImageJob::Begins => (
-                ImageCheck::Running { waits: None },
-                before.map(|(_, waited)| waited),
-            ),
+            // A Job that takes the place of another may be held up as well, but has the time to get a pod.
+            ImageJob::Begins => {
+                let kept = before.map(|(_, waited)| waited.min(HELD_UP_FOR.saturating_sub(LOOK_COUNTS_FOR)));
+                (ImageCheck::Running { waits: None }, kept)
+            }
             ImageJob::Running { waits: None } => (ImageCheck::Running { waits: None }, None),
             ImageJob::Running { waits } if !is_known => (ImageCheck::Running { waits }, None),
             ImageJob::Unknown { why } if !is_known => (
@@ -354,6 +354,21 @@ mod tests {
         settle("b", ImageJob::Begins, 300 + 1800 * 4);
         let skipped = settle("b", held_up(), 330 + 1800 * 4);
         assert!(matches!(skipped, ImageCheck::Skipped { .. }));
+    }
+
+    #[test]
+    fn another_job_has_half_a_minute_to_get_a_pod_however_long_the_one_before_was_held_up() {
+        let checks = ImageChecks::default();
+        let key = ObjectKey::new("ns", "c");
+        for seconds in [0, 30, 60, 90, 119] {
+            held_up_at(&checks, &key, false, seconds);
+        }
+        let now = START + Duration::from_secs(700);
+        checks.settle(&key, &job("a"), ImageJob::Begins, false, now);
+        let soon = held_up_at(&checks, &key, false, 715);
+        assert!(matches!(soon, ImageCheck::Running { .. }), "{soon:?}");
+        let later = held_up_at(&checks, &key, false, 730);
+        assert!(matches!(later, ImageCheck::Skipped { .. }), "{later:?}");
     }
 
     #[test]
