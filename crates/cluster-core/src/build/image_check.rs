@@ -16,7 +16,6 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
-use kube::core::{Selector, SelectorExt};
 use serde_json::json;
 
 use super::labels::{ETCD, ETCD_MINOR, INSTALL, Map, string_map};
@@ -107,7 +106,21 @@ fn pod_labels(mut members: Map, affinity: Option<&Affinity>) -> Map {
 }
 
 fn selects(selector: &LabelSelector, labels: &Map) -> bool {
-    Selector::try_from(selector.clone()).is_ok_and(|selector| selector.matches(labels))
+    let mut equal = selector.match_labels.iter().flatten();
+    let mut expressions = selector.match_expressions.iter().flatten();
+    equal.all(|(key, value)| labels.get(key) == Some(value))
+        && expressions.all(|expression| {
+            let value = labels.get(&expression.key);
+            let is_listed =
+                value.is_some_and(|value| expression.values.iter().flatten().any(|one| one == value));
+            match &*expression.operator {
+                "In" => is_listed,
+                "NotIn" => !is_listed,
+                "Exists" => value.is_some(),
+                "DoesNotExist" => value.is_none(),
+                _ => false,
+            }
+        })
 }
 
 /// The labels that a pod must have to be selected.
