@@ -449,6 +449,7 @@ async fn due(crowd: &mut Crowd, operator: &Operator, findings: &Findings) -> Res
         "a change while backups are due",
         longest(&changes) <= CHANGE_BUDGET,
     );
+    findings.within("memory while backups are due", resident <= MEMORY_BUDGET);
     Ok(())
 }
 
