@@ -121,7 +121,7 @@ pub enum ImageJob {
         /// What its pod waits for, if that takes long.
         waits: Option<String>,
     },
-    /// What it says is not known: a call is refused, or an object of somebody else has its name.
+    /// It could not be read: a call failed, it is being deleted, or the Job of its name has another owner.
     Unknown {
         /// Why not.
         why: String,

@@ -16,8 +16,8 @@ const CHECKING: Duration = Duration::from_secs(2);
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How soon to look again when nothing is to be done.
 const IDLE: Duration = Duration::from_secs(30);
-/// How soon to look again at a cluster that is as asked for. Whatever happens to its pods and objects is seen at once; what only its
-/// members know, such as an alarm, is seen then.
+/// How soon to reconcile a cluster again that matches its spec. Watches report changes of pods and other objects at once; an alarm, or a
+/// removed member, is seen only then.
 const AT_REST: Duration = Duration::from_mins(1);
 
 /// The time to the next reconcile if no watch triggers one before. Zero if the persisted state changed while something

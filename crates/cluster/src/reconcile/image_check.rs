@@ -47,8 +47,8 @@ struct LastCheck {
     job: ObjectKey,
     /// What the Job is for.
     content: String,
-    /// For how long this Job and those before it were seen to be held up. Nobody knows what they did in a long time without a look,
-    /// as while other clusters have the turns to roll out: of that only a moment counts.
+    /// For how long this Job and those before it had no pod or no node. Between two reads that are far apart, as while the cluster waits
+    /// for the rollouts of others, the Job may have had one: `LOOK_COUNTS_FOR` of that counts at most.
     held_up_for: Option<Duration>,
     found: ImageCheck,
 }
@@ -346,8 +346,9 @@ mod tests {
         // Others have the turns, so it is seen only now and then, when another Job has taken its place: each look counts for a moment.
         for look in 1..4 {
             let seconds = 300 + 1800 * look;
-            for says in [ImageJob::Begins, ImageJob::Begins] {
-                assert_eq!(settle("b", says, seconds), waits(None));
+            // The one before is deleted, and another one created.
+            for _ in 0..2 {
+                assert_eq!(settle("b", ImageJob::Begins, seconds), waits(None));
             }
             assert_eq!(settle("b", held_up(), seconds + 30), waits(Some("a quota")));
         }

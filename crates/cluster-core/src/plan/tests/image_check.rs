@@ -84,14 +84,20 @@ fn an_image_that_a_member_runs_is_not_tried_and_one_that_was_only_asked_for_befo
     assert!(needs_check(&served));
 }
 
-#[test]
-fn members_that_never_served_with_their_template_do_not_wait_for_the_check() {
+/// A voter does not start with a template with which none has served, and the user has corrected it and named another image.
+fn corrected() -> Scene {
     let mut stuck = template_changed(3);
     stuck.silent(1);
     stuck.pod_at(1).spec_hash = Some("edited".to_owned());
     stuck.pod_at(1).container = waiting("ImagePullBackOff");
     stuck.edited("corrected");
     NEW.clone_into(&mut stuck.observed.wanted.image);
+    stuck
+}
+
+#[test]
+fn members_that_never_served_with_their_template_do_not_wait_for_the_check() {
+    let stuck = corrected();
     assert!(!needs_check(&stuck) && may_update(&stuck));
 }
 
@@ -245,12 +251,7 @@ fn a_bad_image_that_cannot_be_tried_again_reaches_nobody() {
     scene.observed.image_check = not_tried();
     assert!(!may_update(&scene));
 
-    let mut stuck = template_changed(3);
-    stuck.silent(1);
-    stuck.pod_at(1).spec_hash = Some("edited".to_owned());
-    stuck.pod_at(1).container = waiting("ImagePullBackOff");
-    stuck.edited("corrected");
-    NEW.clone_into(&mut stuck.observed.wanted.image);
+    let mut stuck = corrected();
     stuck.observed.image_check = failed();
     let next = plan(&stuck.observed);
     stuck.stored(&next);
