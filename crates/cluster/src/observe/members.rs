@@ -7,7 +7,8 @@ use std::time::Duration;
 use etcd_operator_api::names::{CLIENT_PORT, PEER_PORT};
 use etcd_operator_cluster_core::desired::Desired;
 use etcd_operator_cluster_core::observed_state::{
-    CallFailure, Container, Digest, Membership, MembershipFailure, ObservedMember, Ordinal, Pod, QueryResult,
+    CallClass, CallFailure, Container, Digest, Membership, MembershipFailure, ObservedMember, Ordinal, Pod,
+    QueryResult,
 };
 use etcd_operator_cluster_core::persisted_state::PersistedState;
 use etcd_operator_etcd::endpoint::{Endpoint, Limits, Tls};
@@ -255,8 +256,7 @@ async fn digests(
     join_all(queries).await.into_iter().collect()
 }
 
-/// Asks a pod for the report of the guard and for the status of etcd, both at once. If there is a report, etcd does not
-/// run, and nothing else of the answer counts. A ready pod is not asked for a report.
+/// Asks a pod for the report of the guard and for the status of etcd, both at once. A ready pod is not asked for a report.
 async fn probe_pod(
     desired: &Desired,
     key: &ObjectKey,
@@ -291,17 +291,25 @@ async fn probe_pod(
     };
     // Both at once: whoever is on a node that is gone keeps the clusters of others waiting only once.
     let (report, (status, connection)) = join(report, serving).await;
-    if report.answer().is_some() {
-        return PodAnswers {
-            report,
-            status: QueryResult::NotQueried,
-            connection: None,
-        };
-    }
+    let status = match report.answer() {
+        Some(_) => beside_report(status),
+        None => status,
+    };
     PodAnswers {
         report,
         status,
         connection,
+    }
+}
+
+/// What counts of the call to etcd where a report was read, too. A failed call counts as none: while the guard waits, etcd does
+/// not run. An answer, or a call that etcd rejects, counts: then the report is not believed.
+fn beside_report<T>(status: QueryResult<T>) -> QueryResult<T> {
+    match status {
+        QueryResult::NoAnswer(failure) if failure.class != CallClass::Unauthenticated => {
+            QueryResult::NotQueried
+        }
+        responded => responded,
     }
 }
 
@@ -404,4 +412,25 @@ fn has_errors(members: &BTreeMap<Ordinal, ObservedMember>) -> bool {
         .values()
         .filter_map(ObservedMember::status)
         .any(|status| !status.errors.is_empty() || !Feature::DetailedStatus.is_in(&status.version))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_does_not_hide_an_etcd_that_runs() {
+        let failed = |class| {
+            QueryResult::<()>::NoAnswer(CallFailure {
+                class,
+                text: "failed".to_owned(),
+            })
+        };
+        for class in [CallClass::ConnectionRefused, CallClass::Other] {
+            assert_eq!(beside_report(failed(class)), QueryResult::NotQueried, "{class:?}");
+        }
+        let rejected = failed(CallClass::Unauthenticated);
+        assert_eq!(beside_report(rejected.clone()), rejected);
+        assert_eq!(beside_report(QueryResult::Answer(())), QueryResult::Answer(()));
+    }
 }
