@@ -177,6 +177,14 @@ impl ObservedCluster {
         self.members.values().any(|member| member.pod.is_some())
     }
 
+    /// Whether a call to a running pod got no answer in time: the next look will wait for that, too.
+    pub fn has_silent_member(&self) -> bool {
+        self.members.values().any(|member| {
+            let failure = member.status.failure();
+            failure.is_some_and(|failure| failure.class == CallClass::Other)
+        })
+    }
+
     /// The members, if a voter returned them by a linearizable read. Where this is `None`, the membership must not
     /// change.
     pub fn known(&self) -> Option<&Known> {

@@ -6,8 +6,8 @@
 //! changed come before those that are due by time, and each group is first in, first out. After [`MAX_CHANGED_IN_A_ROW`]
 //! changed keys, one key that is due by time goes first, so that constant changes do not starve it.
 //!
-//! A key whose last reconcile got no answer ([`Wake::Unanswered`]) backs off and has its own bound on keys in flight. Its
-//! reconcile mostly waits for a timeout, and does not take a slot from an object whose reconcile is work.
+//! A key whose last reconcile got no answer ([`Wake::Unanswered`], [`Wake::UnansweredAfter`]) has its own bound on keys in
+//! flight. Its reconcile mostly waits for a timeout, and does not take a slot from an object whose reconcile is work.
 //!
 //! A push while the key is in flight marks it dirty. It is queued again when it is done, so that no change is lost.
 //! A push during back-off makes the key ready at once, but after a failure at most once per [`FAILURE_FLOOR`]. Otherwise an
@@ -46,6 +46,9 @@ pub enum Wake {
     /// When it changes, at the latest after a delay that grows with every consecutive reconcile that ends like this: what
     /// the object describes did not answer.
     Unanswered,
+    /// As [`Self::After`], but something the object describes did not answer: its next reconcile, too, will mostly wait for
+    /// timeouts, and takes no slot from objects whose reconcile is work.
+    UnansweredAfter(Duration),
     /// Never: the object no longer exists. It is forgotten until it appears again.
     Never,
 }
@@ -57,6 +60,9 @@ impl Wake {
     pub fn or(self, other: Self) -> Self {
         match (self, other) {
             (Self::After(a), Self::After(b)) => Self::After(a.min(b)),
+            (Self::UnansweredAfter(a), Self::After(b) | Self::UnansweredAfter(b))
+            | (Self::After(a), Self::UnansweredAfter(b)) => Self::UnansweredAfter(a.min(b)),
+            (Self::UnansweredAfter(d), _) | (_, Self::UnansweredAfter(d)) => Self::UnansweredAfter(d),
             (Self::After(d), _) | (_, Self::After(d)) => Self::After(d),
             (Self::Unanswered, _) | (_, Self::Unanswered) => Self::Unanswered,
             (Self::OnChange, _) | (_, Self::OnChange) => Self::OnChange,
@@ -285,6 +291,8 @@ impl<K: Ord + Clone> Queue<K> {
                 (entry.failures, entry.conflicts, entry.floor) = (0, 0, Duration::ZERO);
                 entry.unanswered = match wake {
                     Wake::Unanswered => entry.unanswered.saturating_add(1),
+                    // In the lane of unanswered keys, without a longer delay.
+                    Wake::UnansweredAfter(_) => 1,
                     Wake::OnChange | Wake::After(_) | Wake::Never => 0,
                 };
                 match wake {
@@ -295,7 +303,9 @@ impl<K: Ord + Clone> Queue<K> {
                     }
                     Wake::OnChange => apply_jitter(RESYNC, jitter),
                     Wake::Unanswered => apply_jitter(config.unanswered.delay(entry.unanswered), jitter),
-                    Wake::After(delay) => apply_jitter(delay.clamp(MIN_REQUEUE, RESYNC), jitter),
+                    Wake::After(delay) | Wake::UnansweredAfter(delay) => {
+                        apply_jitter(delay.clamp(MIN_REQUEUE, RESYNC), jitter)
+                    }
                 }
             }
             Outcome::Failed(class) => {
@@ -308,7 +318,13 @@ impl<K: Ord + Clone> Queue<K> {
                 }
             }
         };
-        let cause = if dirty { Cause::Change } else { Cause::Time };
+        // One that goes on at once is in the middle of its work, as if it had changed: it does not wait behind all that are due.
+        let goes_on = outcome == Outcome::Done(Wake::After(Duration::ZERO));
+        let cause = if dirty || goes_on {
+            Cause::Change
+        } else {
+            Cause::Time
+        };
         self.schedule(key.clone(), now + delay, now, cause);
         Some(delay)
     }
@@ -586,6 +602,40 @@ mod tests {
         }
         let order: Vec<_> = std::iter::from_fn(|| queue.pop(later)).collect();
         assert_eq!(order, [0, 1, 2, 3, 4, 5, 6, 101, 7, 8, 9]);
+    }
+
+    #[test]
+    fn one_that_goes_on_at_once_does_not_wait_behind_those_that_are_due() {
+        let mut queue = Queue::new(Config::default().concurrency(1));
+        for key in ["due", "later", "works"] {
+            queue.push(key, T0);
+        }
+        for (key, after) in [("due", 0.1), ("later", 0.1), ("works", 0.0)] {
+            assert_eq!(queue.pop(T0), Some(key));
+            let wake = Wake::After(Duration::from_secs_f64(after));
+            queue.done(&key, Outcome::Done(wake), T0, 0.0);
+        }
+        assert_eq!(queue.pop(at(1.0)), Some("works"));
+    }
+
+    #[test]
+    fn a_silent_object_with_a_fixed_delay_takes_no_slot_of_the_others() {
+        let mut queue = Queue::new(Config::default().concurrency(1));
+        let silent = Outcome::Done(Wake::UnansweredAfter(Duration::from_secs(5)));
+        for key in ["silent", "other"] {
+            queue.push(key, T0);
+        }
+        assert_eq!(queue.pop(T0), Some("silent"));
+        for round in 1..4 {
+            let now = at(5.0 * f64::from(round));
+            assert_eq!(
+                queue.done(&"silent", silent, now, 0.0),
+                Some(Duration::from_secs(5))
+            );
+            assert_eq!(queue.pop(now + Duration::from_secs(5)), Some("other"));
+            assert_eq!(queue.pop(now + Duration::from_secs(5)), Some("silent"));
+            queue.done(&"other", Outcome::Done(Wake::After(Duration::ZERO)), now, 0.0);
+        }
     }
 
     #[test]

@@ -29,6 +29,7 @@ fn outcome() -> impl Strategy<Value = Outcome> {
         Just(Outcome::Done(Wake::OnChange)),
         Just(Outcome::Done(Wake::Never)),
         Just(Outcome::Done(Wake::Unanswered)),
+        Just(Outcome::Done(Wake::UnansweredAfter(Duration::from_secs(1)))),
         (0_u64..1000).prop_map(|s| Outcome::Done(Wake::After(Duration::from_secs(s)))),
         prop::sample::select(Class::ALL.to_vec()).prop_map(Outcome::Failed),
     ]
@@ -80,7 +81,7 @@ proptest! {
                     let key = in_flight.swap_remove(pick % in_flight.len());
                     let delay = queue.done(&key, outcome, now, jitter);
                     match outcome {
-                        Outcome::Done(Wake::Unanswered) => { unanswered.insert(key); }
+                        Outcome::Done(Wake::Unanswered | Wake::UnansweredAfter(_)) => { unanswered.insert(key); }
                         Outcome::Done(_) => { unanswered.remove(&key); }
                         Outcome::Failed(_) => {}
                     }

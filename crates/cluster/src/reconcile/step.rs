@@ -30,11 +30,13 @@ fn with_cause(text: String, plan: &Plan) -> String {
     }
 }
 
-/// When a cluster is reconciled again after a plan without a step. Calls to unreachable members take their timeout, so such
-/// clusters are asked less and less often.
-fn requeue_without_step(reason: Reason, after: Duration) -> Wake {
+/// When a cluster is reconciled again after a plan without a step. Calls to silent members take their timeout, so such
+/// clusters keep no others waiting; those of which no member can be reached are asked less and less often.
+fn requeue_without_step(reason: Reason, has_silent_member: bool, after: Duration) -> Wake {
     match reason {
-        Reason::MembersUnreachable if !after.is_zero() => Wake::Unanswered,
+        _ if after.is_zero() => Wake::After(after),
+        Reason::MembersUnreachable => Wake::Unanswered,
+        _ if has_silent_member => Wake::UnansweredAfter(after),
         _ => Wake::After(after),
     }
 }
@@ -51,7 +53,11 @@ impl Reconciler {
         status_inputs: &StatusInputs<'_>,
     ) -> Result<Wake, Error> {
         let Some(step) = &plan.step else {
-            return Ok(requeue_without_step(plan.explanation.reason, plan.requeue_after));
+            return Ok(requeue_without_step(
+                plan.explanation.reason,
+                observation.observed.has_silent_member(),
+                plan.requeue_after,
+            ));
         };
         let observed = &observation.observed;
         let taken = act::act(step, plan, observation, key, &self.deps).await;
@@ -127,16 +133,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_unreachable_clusters_with_nothing_to_write_back_off() {
+    fn clusters_with_silent_members_keep_no_others_waiting() {
         let after = Duration::from_secs(5);
-        let wake = |reason, after| requeue_without_step(reason, after);
-        assert_eq!(wake(Reason::MembersUnreachable, after), Wake::Unanswered);
-        assert_eq!(
-            wake(Reason::MembersUnreachable, Duration::ZERO),
-            Wake::After(Duration::ZERO)
-        );
-        for reason in [Reason::QuorumLost, Reason::Blocked, Reason::Scaling] {
-            assert_eq!(wake(reason, after), Wake::After(after), "{reason:?}");
+        let wake = requeue_without_step;
+        assert_eq!(wake(Reason::MembersUnreachable, true, after), Wake::Unanswered);
+        for reason in [Reason::QuorumLost, Reason::Waiting, Reason::Scaling] {
+            assert_eq!(
+                wake(reason, true, after),
+                Wake::UnansweredAfter(after),
+                "{reason:?}"
+            );
+            assert_eq!(wake(reason, false, after), Wake::After(after), "{reason:?}");
+        }
+        // What was decided is stored, and comes next.
+        for reason in [Reason::MembersUnreachable, Reason::Waiting] {
+            assert_eq!(
+                wake(reason, true, Duration::ZERO),
+                Wake::After(Duration::ZERO),
+                "{reason:?}"
+            );
         }
     }
 }
