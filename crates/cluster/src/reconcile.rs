@@ -334,10 +334,10 @@ impl Reconciler {
                 observation.stored.as_ref().map(|stored| stored.text())
             }
             Some(_) => None,
-            None => cluster
-                .status
-                .as_ref()
-                .and_then(|status| status.applied_template.clone()),
+            None => {
+                let is_changed = objects::pending_change(observation).is_some();
+                objects::template_left_alone(cluster, observation, plan, is_changed)
+            }
         };
         StatusInputs {
             installation: &deps.installation,

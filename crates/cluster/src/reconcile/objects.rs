@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use etcd_operator_api::EtcdClusterStatus;
 use etcd_operator_api::cluster::DefaultRepository;
 use etcd_operator_api::refusal::Refusal;
+use etcd_operator_api::{EtcdCluster, EtcdClusterStatus};
 use etcd_operator_cluster_core::build::{
     self, BuildInputs, LiveMetadata, OperatorImage, PendingChange, StateAnnotations,
 };
@@ -68,6 +68,21 @@ pub fn pending_change(observation: &Observation) -> Option<PendingChange> {
     let stored = observation.stored.as_ref()?;
     let is_changed = stored.spec_hash() != Some(observation.observed.wanted.spec_hash.as_str());
     is_changed.then(|| PendingChange::Spec(Vec::new()))
+}
+
+/// The pod template that the status keeps while the objects of a cluster are left as they are: that of the StatefulSet as soon as
+/// the spec may ask for another one. Should somebody delete the StatefulSet meanwhile, pods are made as they were.
+pub fn template_left_alone(
+    cluster: &EtcdCluster,
+    observation: &Observation,
+    plan: &Plan,
+    may_differ: bool,
+) -> Option<String> {
+    if may_differ && observation.set.is_some() && plan.persisted.has_formed() {
+        return observation.stored.as_ref().map(|stored| stored.text());
+    }
+    let status = cluster.status.as_ref();
+    status.and_then(|status| status.applied_template.clone())
 }
 
 /// What the objects are built from besides the spec. `None` if the plan leaves them as they are.

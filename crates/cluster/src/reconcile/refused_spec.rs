@@ -63,7 +63,8 @@ impl Reconciler {
             step: None,
             refused_step: None,
             pending: None,
-            applied_template: before.and_then(|status| status.applied_template.clone()),
+            // Of a refused spec nobody knows what it asks for.
+            applied_template: objects::template_left_alone(cluster, &observation, &plan, true),
             last_served_template: last_served_template(before).map(str::to_owned),
             backups: objects::backups(key, deps),
         };
