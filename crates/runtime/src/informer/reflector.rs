@@ -60,6 +60,13 @@ pub(super) struct Reflector<K> {
     pub(super) trim: fn(&mut K),
 }
 
+/// Why a page was not answered.
+struct PageError {
+    why: String,
+    /// Whether fewer objects may be answered: the API server, or a proxy before it, gave up in the middle.
+    may_be_too_much: bool,
+}
+
 /// How a watch ended.
 enum End {
     /// The server closed the watch, as it does after the timeout.
@@ -157,9 +164,18 @@ impl<K: Watched> Reflector<K> {
                 *page_size = reduced(*page_size);
                 continue;
             };
-            let Some(body) = answer? else {
-                *page_size = reduced(*page_size);
-                continue;
+            let body = match answer {
+                Ok(Some(body)) => body,
+                Ok(None) => {
+                    *page_size = reduced(*page_size);
+                    continue;
+                }
+                Err(error) => {
+                    if error.may_be_too_much {
+                        *page_size = reduced(*page_size);
+                    }
+                    return Err(error.why);
+                }
             };
             let page: Page<'_> = serde_json::from_slice(&body).map_err(|error| error.to_string())?;
             let objects: Vec<_> = page.items().filter_map(|decoded| self.trim(decoded)).collect();
@@ -202,19 +218,28 @@ impl<K: Watched> Reflector<K> {
     }
 
     /// Reads one page; `None` if it is too large and can be requested with fewer objects.
-    async fn page(&self, params: &ListParams) -> Result<Option<Vec<u8>>, String> {
-        let mut request = self.request().list(params).map_err(|error| error.to_string())?;
+    async fn page(&self, params: &ListParams) -> Result<Option<Vec<u8>>, PageError> {
+        let mut request = self.request().list(params).map_err(|error| PageError {
+            why: error.to_string(),
+            may_be_too_much: false,
+        })?;
         // The size limit applies to the uncompressed response.
         disable_compression(&mut request);
         let answer = self.client.request_stream(request).await;
-        let answer = answer.map_err(|error| Self::describe_error(&error))?;
+        let answer = answer.map_err(|error| PageError {
+            why: Self::describe_error(&error),
+            may_be_too_much: matches!(&error, Error::Api(status) if status.code >= 500),
+        })?;
         let bound = match params.limit {
             Some(1) => u64::MAX,
             _ => MAX_PAGE_BYTES + 1,
         };
         let mut body = Vec::new();
         let read = pin!(answer.take(bound)).read_to_end(&mut body).await;
-        let read = read.map_err(|error| error.to_string())?;
+        let read = read.map_err(|error| PageError {
+            why: error.to_string(),
+            may_be_too_much: true,
+        })?;
         Ok((u64::try_from(read).unwrap_or(u64::MAX) < bound).then_some(body))
     }
 

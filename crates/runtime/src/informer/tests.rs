@@ -372,6 +372,20 @@ async fn a_list_that_times_out_is_requested_with_fewer_objects_and_the_next_one_
     assert_eq!(limits, [500, 62, 7, 7]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_list_that_a_proxy_gives_up_is_requested_with_fewer_objects() {
+    let server = Server::new(move |call| match limit(call) {
+        _ if is_watch(call) => Reply::NoAnswer,
+        0..100 => list(5, &[map("a", 1)]),
+        _ => Reply::error(504, "gateway timeout"),
+    });
+    let fixture = Fixture::start(server, Scope::All);
+    assert_eq!(
+        fixture.changes_within(Duration::from_mins(1)).await,
+        ["Applied(shop/a)"]
+    );
+}
+
 /// The page size that a list requests.
 fn limit(call: &Call) -> u32 {
     let limit = call.uri.split("limit=").nth(1).unwrap_or_default();
