@@ -260,11 +260,16 @@ pub fn start_members(
             grace_period: GracePeriod::PodDefault,
         });
     }
-    if permits.is_empty() && view.unreachable() == Some(Unreachable::Tls) {
-        // They have started, and nobody can tell whether the cluster has formed.
+    // They have started, and nobody can tell whether the cluster has formed. Before they are ready, silence says nothing.
+    let unreachable = view
+        .unreachable()
+        .filter(|unreachable| *unreachable == Unreachable::Tls || are_ready(view));
+    if let Some(unreachable) = unreachable
+        && permits.is_empty()
+    {
         return FlowDecision {
             operation: Some(Operation::Bootstrap(targets)),
-            ..FlowDecision::without_operation(Reason::MembersUnreachable, Unreachable::Tls.text())
+            ..FlowDecision::without_operation(Reason::MembersUnreachable, unreachable.text())
                 .with_blockers(waits)
         };
     }
@@ -276,6 +281,12 @@ pub fn start_members(
     } else {
         decision.with_step(Step::Permit(permits))
     }
+}
+
+/// Whether all pods of members are ready.
+fn are_ready(view: &ClusterView<'_>) -> bool {
+    let mut members = view.observed.members.values();
+    members.all(|member| member.pod.as_ref().is_none_or(|pod| pod.ready))
 }
 
 /// Records the cluster ID and the members by the first linearizable read: from now on the cluster exists, and a lost

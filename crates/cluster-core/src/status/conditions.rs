@@ -7,6 +7,7 @@ use etcd_operator_api::names::ANNOTATION_REPLACE;
 use etcd_operator_api::refusal;
 use etcd_operator_etcd_types::policy::{self, Verdict};
 use etcd_operator_etcd_types::version::Version;
+use jiff::SignedDuration;
 
 use super::hibernation_exit::{HibernationExit, WAKING};
 use super::inputs::StatusInputs;
@@ -153,9 +154,8 @@ pub fn findings(
         .restore
         .as_ref()
         .is_some_and(Restore::blocks_clients);
-    // Whoever reaches nobody cannot tell, and the members may well serve others.
-    let is_unreachable =
-        plan.persisted.has_formed() && is(&[Reason::MembersUnreachable, Reason::AuthenticationRequired]);
+    // Whoever reaches nobody cannot tell, and the members may well serve others, also where nobody knows whether they have formed.
+    let is_unreachable = is(&[Reason::MembersUnreachable, Reason::AuthenticationRequired]);
     match (is_available, plan.persisted.has_formed()) {
         _ if is_unreachable => {}
         _ if is_closed_to_clients => add(ConditionType::Available, false, "Restoring", &elsewhere),
@@ -183,7 +183,8 @@ pub fn findings(
     } else {
         let text = format!("{text}{pending}{refused}");
         let reason = match plan.rollout {
-            RolloutState::Held | RolloutState::Pending(_) if reason == Reason::Converged => rollout::PENDING,
+            RolloutState::Complete => reason.as_str(),
+            _ if reason == Reason::Converged => rollout::PENDING,
             _ => reason.as_str(),
         };
         add(ConditionType::Progressing, works, reason, &text);
@@ -260,7 +261,9 @@ pub fn findings(
             ConditionType::Degraded,
             ConditionType::QuorumAtRisk,
         ];
-        findings.extend(blind.map(|type_| Finding {
+        // Of a cluster that is not known to have formed nobody has said more than whether it serves.
+        let count = if plan.persisted.has_formed() { 3 } else { 1 };
+        findings.extend(blind.into_iter().take(count).map(|type_| Finding {
             status: Truth::Unknown,
             ..finding(type_, false, reason.as_str(), elsewhere.clone())
         }));
@@ -353,18 +356,59 @@ fn readiness(
         if let Some(obstacle) = obstacles.into_iter().flatten().next() {
             return Readiness::Stalled.findings(obstacle.reason, &obstacle.message);
         }
+        if let Some(blocker) = overdue_blocker(view, plan) {
+            return Readiness::Stalled
+                .findings(blocker.reason().as_str(), &sentence(&blocker.to_string(), 2_000));
+        }
         let is_rolling_out = matches!(plan.rollout, RolloutState::RollingOut | RolloutState::Pending(_));
         if let Some(rolled_out) = find(ConditionType::RolledOut, Truth::False)
-            && is_rolling_out
             && reason == Reason::Converged
         {
-            return Readiness::Reconciling.findings(rolled_out.reason, &rolled_out.message);
+            // With the strategies OnDelete and Paused the members serve as they should, and what they lack is told all the same.
+            let readiness = if is_rolling_out {
+                Readiness::Reconciling
+            } else {
+                readiness
+            };
+            return readiness.findings(rolled_out.reason, &rolled_out.message);
         }
     }
     readiness.findings(reason.as_str(), &plan.explanation.text)
 }
 
-/// Whether a paused cluster is what its spec asks for: as many voters, all healthy, with the current template.
+/// What keeps a member from starting that only the user can mend, once its pod has existed for
+/// `updates.progressDeadlineSeconds`: a Secret may come later than the pod that needs it.
+fn overdue_blocker<'a>(view: &ClusterView<'_>, plan: &'a Plan) -> Option<&'a Blocker> {
+    let observed = view.observed;
+    let waits = [
+        Reason::Bootstrapping,
+        Reason::Scaling,
+        Reason::Recovering,
+        Reason::Restoring,
+        Reason::Waiting,
+    ];
+    if !waits.contains(&plan.explanation.reason) {
+        return None;
+    }
+    let deadline = observed.desired.updates.progress_deadline;
+    let deadline = SignedDuration::try_from(deadline).unwrap_or(SignedDuration::MAX);
+    let is_overdue = |blocker: &&Blocker| {
+        let mut members = observed.members.iter();
+        let of_name = |(ordinal, _): &(&Ordinal, &ObservedMember)| {
+            blocker.member_name() == Some(observed.name(**ordinal).as_str())
+        };
+        let created = members
+            .find(of_name)
+            .and_then(|(_, member)| member.pod.as_ref()?.created);
+        created.is_some_and(|created| observed.now.duration_since(created) >= deadline)
+    };
+    let blockers = plan.explanation.blockers.iter();
+    let mut lasting = blockers.filter(|blocker| blocker.needs_user() && blocker.is_root_cause());
+    lasting.find(is_overdue)
+}
+
+/// Whether a paused cluster is what its spec asks for: as many voters, all healthy, with the current template, and nothing to be
+/// mended.
 fn is_as_asked(plan: &Plan, desired: &Desired, findings: &[Finding]) -> bool {
     let has = |type_, status| {
         let mut all = findings.iter();
@@ -372,6 +416,7 @@ fn is_as_asked(plan: &Plan, desired: &Desired, findings: &[Finding]) -> bool {
     };
     let voters = plan.persisted.members.values().filter(|member| member.is_voter);
     voters.count() == usize::from(desired.size.get())
+        && plan.explanation.blockers.is_empty()
         && has(ConditionType::Degraded, Truth::False)
         && has(ConditionType::RolledOut, Truth::True)
 }

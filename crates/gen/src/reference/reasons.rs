@@ -197,7 +197,7 @@ const GENERAL: &[ReasonDoc] = &[
     reason(
         "Progressing",
         "Pending",
-        "False: all members are healthy, and the spec has changes that wait to be rolled out.",
+        "False: all members are healthy, and the spec has changes that wait to be rolled out, or for the user.",
         "See the condition RolledOut.",
     ),
     reason(

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{await_rolled_out, is_rollout, kept, pods_with_flag, survived_without_gap, with_flag};
 use crate::cluster::nodes::drain_each;
-use crate::cluster::tenant::{SOON, Tenant};
+use crate::cluster::tenant::{SOON, Tenant, is};
 
 fn with_strategy(mut spec: Value, strategy: &str) -> Value {
     spec["updates"] = json!({"strategy": strategy});
@@ -38,11 +38,16 @@ pub async fn on_delete(stage: Arc<Stage>) -> Result<()> {
         if let Some(updated) = updated {
             tenant.says("it waits for the next one", waits(updated)).await?;
         }
-        tenant.converged(3).await?;
+        tenant.says("all members serve", serves).await?;
     }
     await_rolled_out(&tenant).await?;
     ensure!(pods_with_flag(&tenant, 3, 256).await?.len() == 3);
     survived_without_gap(&tenant, load).await
+}
+
+/// Whether all members serve; a change may be pending.
+fn serves(status: &EtcdClusterStatus) -> bool {
+    status.ready_members.as_deref() == Some("3/3") && is(status, "Degraded", "False", "AllWell")
 }
 
 /// Whether so many members have taken the change, and the others wait for the user.
@@ -81,7 +86,8 @@ pub async fn paused(stage: Arc<Stage>) -> Result<()> {
     is_ready(&status)?;
     tenant.delete_pod("c-1").await?;
     tenant.another_pod("c-1", &before).await?;
-    tenant.converged(3).await?;
+    let status = tenant.says("all members serve", serves).await?;
+    ensure!(is(&status, "Progressing", "False", "Pending"), "{status:?}");
     let found = pods_with_flag(&tenant, 3, 256).await?;
     ensure!(found.is_empty(), "{found:?} took a change that is paused");
     let before = tenant.pod_uids().await?;

@@ -156,6 +156,12 @@ fn a_cluster_that_formed_and_cannot_be_reached_by_tls_keeps_its_permits_and_says
     );
     assert_eq!(tls_blockers(&scene).len(), 3);
     let status = status_of(&scene);
+    let available = condition_of(&status, ConditionType::Available).expect("the condition");
+    assert_eq!(
+        (available.status.as_str(), available.reason.as_deref()),
+        ("Unknown", Some("MembersUnreachable")),
+        "they may well serve others"
+    );
     assert!(
         status
             .reason
@@ -174,6 +180,30 @@ fn a_cluster_that_formed_and_cannot_be_reached_by_tls_keeps_its_permits_and_says
         "Bootstrapping Bootstrap(0,1,2) -"
     );
     assert_eq!(tls_blockers(&first).len(), 1);
+}
+
+#[test]
+fn a_cluster_that_formed_and_does_not_answer_the_operator_is_not_said_to_be_forming() {
+    let mut scene = permitted();
+    for number in 0..3 {
+        fails(&mut scene, number, CallClass::Other, "no answer in 2s");
+        scene.pod_at(number).ready = number < 2;
+    }
+    assert_eq!(
+        line(&scene, &plan(&scene.observed)),
+        "Bootstrapping Bootstrap(0,1,2) -"
+    );
+    scene.pod_at(2).ready = true;
+    assert_eq!(
+        line(&scene, &plan(&scene.observed)),
+        "MembersUnreachable Bootstrap(0,1,2) -"
+    );
+    let status = status_of(&scene);
+    let available = condition_of(&status, ConditionType::Available).expect("the condition");
+    assert_eq!(
+        (status.phase.as_str(), available.status.as_str()),
+        ("Waiting", "Unknown")
+    );
 }
 
 #[test]

@@ -5,12 +5,13 @@ use etcd_operator_api::contract::Verdict;
 use etcd_operator_api::{EtcdClusterStatus, condition};
 use etcd_operator_etcd_types::status::{Alarm, AlarmKind};
 
-use super::explanations::{status_inputs, status_of, status_with};
+use super::explanations::{condition_of, status_inputs, status_of, status_with};
 use super::follow;
-use super::scene::{Scene, id};
+use super::scene::{Scene, id, waiting};
 use crate::blocker::{Blocker, MemberProblem, need_user};
 use crate::build::PendingChange;
 use crate::desired::Size;
+use crate::observed_state::{Container, StartDelay};
 use crate::status::StatusInputs;
 
 /// The condition that holds, with its reason.
@@ -149,4 +150,32 @@ fn a_hibernated_cluster_is_ready_when_its_last_pod_is_gone() {
     assert_eq!(readiness(&status_of(&scene)), "Reconciling Hibernated");
     scene.gone(2);
     assert_eq!(readiness(&status_of(&scene)), "Ready Hibernated");
+}
+
+#[test]
+fn a_member_that_cannot_start_without_the_user_is_stalled_after_the_deadline() {
+    let mut scene = Scene::new(3);
+    scene.set(3, 1);
+    let created = Some(scene.observed.now);
+    for number in 0..3 {
+        scene.pod(number, &format!("u{number}"));
+        let pod = scene.pod_at(number);
+        pod.container = waiting("ErrImagePull: no such image");
+        pod.created = created;
+    }
+    let holds = |scene: &Scene| readiness(&status_of(scene));
+    assert_eq!(holds(&scene), "Reconciling Bootstrapping");
+    let deadline = scene.observed.desired.updates.progress_deadline;
+    scene.observed.now += deadline;
+    assert!(holds(&scene).starts_with("Stalled "), "{}", holds(&scene));
+    let stalled = condition_of(&status_of(&scene), ConditionType::Stalled).expect("the condition");
+    let message = stalled.message.unwrap_or_default();
+    assert!(message.contains("no such image"), "{message}");
+    // A node is made ready without anybody's help.
+    for number in 0..3 {
+        scene.pod_at(number).container = Container::Waiting(StartDelay::NodePreparing {
+            node: "n1".to_owned(),
+        });
+    }
+    assert_eq!(holds(&scene), "Reconciling Bootstrapping");
 }

@@ -16,22 +16,30 @@ fn the_strategy_decides_who_restarts_members() {
     let next = plan(&on_delete.observed);
     on_delete.stored(&next);
     assert_eq!(planned(&on_delete), "Converged - -");
-    let ready = condition_of(&status_of(&on_delete), ConditionType::Ready).expect("the condition");
-    assert_eq!(
-        (ready.status.as_str(), rolled_out(&on_delete).0.as_str()),
-        ("True", "OnDelete")
-    );
+    assert_eq!(ready_and_pending(&on_delete), "OnDelete");
+    assert_eq!(rolled_out(&on_delete).0, "OnDelete");
 
     let mut paused = template_changed(3);
     paused.edited("edited-again");
     paused.observed.desired.updates.strategy = UpdateStrategy::Paused;
     assert!(!may_update(&paused));
     assert_eq!(planned(&paused), "Converged - -");
-    let ready = condition_of(&status_of(&paused), ConditionType::Ready).expect("the condition");
+    assert_eq!(ready_and_pending(&paused), "Paused");
+    assert_eq!(rolled_out(&paused).0, "Paused");
+}
+
+/// The reason of `Ready`, where the members serve and a change is still pending: nothing says that the cluster matches its spec.
+fn ready_and_pending(scene: &Scene) -> String {
+    let status = status_of(scene);
+    let ready = condition_of(&status, ConditionType::Ready).expect("the condition");
+    assert_eq!(ready.status, "True");
     assert_eq!(
-        (ready.status.as_str(), rolled_out(&paused).0.as_str()),
-        ("True", "Paused")
+        ready.message,
+        condition_of(&status, ConditionType::RolledOut).and_then(|rolled_out| rolled_out.message)
     );
+    let progressing = condition_of(&status, ConditionType::Progressing).expect("the condition");
+    assert_eq!(progressing.reason.as_deref(), Some("Pending"));
+    ready.reason.unwrap_or_default()
 }
 
 #[test]
