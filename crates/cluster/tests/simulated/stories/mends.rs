@@ -271,25 +271,34 @@ fn a_claim_without_labels_is_seen_and_gets_them() {
 
 #[test]
 fn where_nodes_are_watched_a_silent_one_is_given_up_before_anybody_deletes_its_pods() {
-    run(8, |sim| async move {
-        operator::install_watching_nodes(&sim);
-        sim.create("c", 3, "3.6.16");
-        sim.expect("the cluster is whole", 3 * MINUTE, |sim| sim.is_whole("c", 3))
+    for is_object_deleted in [false, true] {
+        run(8, move |sim| async move {
+            operator::install_watching_nodes(&sim);
+            sim.create("c", 3, "3.6.16");
+            sim.expect("the cluster is whole", 3 * MINUTE, |sim| sim.is_whole("c", 3))
+                .await;
+            sim.edit("c", |spec| spec["recovery"] = json!({"replaceAfter": "1m"}));
+            tokio::time::sleep(10 * SECOND).await;
+            let node = sim.pod("c-1").unwrap().node;
+            sim.machine().lose(&node);
+            if is_object_deleted {
+                // As Kubernetes has said by then that it does not answer.
+                tokio::time::sleep(MINUTE).await;
+                sim.fake().delete_object("v1", "Node", "", &node);
+            }
+            // Kubernetes itself would wait for five minutes more.
+            sim.expect("it is whole elsewhere", 4 * MINUTE, |sim| {
+                sim.is_whole("c", 3) && sim.pod("c-1").is_some_and(|pod| pod.node != node)
+            })
             .await;
-        sim.edit("c", |spec| spec["recovery"] = json!({"replaceAfter": "1m"}));
-        tokio::time::sleep(10 * SECOND).await;
-        let node = sim.pod("c-1").unwrap().node;
-        sim.machine().lose(&node);
-        // Kubernetes itself would wait for five minutes more.
-        sim.expect("it is whole elsewhere", 4 * MINUTE, |sim| {
-            sim.is_whole("c", 3) && sim.pod("c-1").is_some_and(|pod| pod.node != node)
-        })
-        .await;
-        sim.machine().restore(&node);
-        tokio::time::sleep(2 * MINUTE).await;
-        assert!(sim.is_whole("c", 3));
-        sim.check();
-    });
+            if !is_object_deleted {
+                sim.machine().restore(&node);
+            }
+            tokio::time::sleep(2 * MINUTE).await;
+            assert!(sim.is_whole("c", 3));
+            sim.check();
+        });
+    }
 }
 
 /// A quota, an admission rule or a right that was taken away: what it keeps from being so keeps nobody from being healed.
