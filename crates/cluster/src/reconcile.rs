@@ -388,8 +388,9 @@ impl Reconciler {
         status_inputs: &mut StatusInputs<'_>,
     ) -> Result<Applied, Error> {
         let deps = &*self.deps;
+        let wake = |after| step::wake(observation.observed.has_silent_member(), after);
         if !act::cancel_before_template(plan, observation, deps).await? {
-            return Ok(Applied::Wait(Wake::After(RETRY_SOON)));
+            return Ok(Applied::Wait(wake(RETRY_SOON)));
         }
         let writer = ObjectWriter::new(&stored, &deps.applier, &self.latest);
         let failed = match objects::apply_all(&writer, wanted, plan, observation, key, deps).await {
@@ -401,7 +402,7 @@ impl Reconciler {
                     .missing_object
                     .filter(|_| !can_go_without_objects(&plan.persisted))
             }
-            Err(ApplyError::Stale) => return Ok(Applied::Wait(Wake::After(RETRY_SOON))),
+            Err(ApplyError::Stale) => return Ok(Applied::Wait(wake(RETRY_SOON))),
             Err(ApplyError::Failed(error)) => {
                 let refused = error.is_refusal().then(|| error.to_string());
                 status_inputs.refused = refused.map(|refused| vec![refused]);
@@ -423,7 +424,7 @@ impl Reconciler {
             return Err(error.into());
         }
         if is_refused && plan.step.is_none() {
-            return Ok(Applied::Wait(Wake::After(
+            return Ok(Applied::Wait(wake(
                 plan.requeue_after.clamp(RETRY_REFUSED, RETRY_LATER),
             )));
         }

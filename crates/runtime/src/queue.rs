@@ -318,8 +318,12 @@ impl<K: Ord + Clone> Queue<K> {
                 }
             }
         };
-        // One that goes on at once is in the middle of its work, as if it had changed: it does not wait behind all that are due.
-        let goes_on = outcome == Outcome::Done(Wake::After(Duration::ZERO));
+        // A key that goes on at once is in the middle of its work. It counts as changed, so that it does not wait behind all that are
+        // due.
+        let goes_on = matches!(
+            outcome,
+            Outcome::Done(Wake::After(Duration::ZERO) | Wake::UnansweredAfter(Duration::ZERO))
+        );
         let cause = if dirty || goes_on {
             Cause::Change
         } else {

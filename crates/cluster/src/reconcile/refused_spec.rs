@@ -10,6 +10,7 @@ use etcd_operator_cluster_core::status::{self, StatusInputs};
 use etcd_operator_runtime::key::ObjectKey;
 use etcd_operator_runtime::queue::Wake;
 
+use super::step::wake;
 use super::{Error, Reconciler, objects};
 use crate::metrics::Sample;
 use crate::observe::last_served_template;
@@ -63,13 +64,13 @@ impl Reconciler {
             step: None,
             refused_step: None,
             pending: None,
-            // Of a refused spec nobody knows what it asks for.
+            // What a refused spec asks for is unknown.
             applied_template: objects::template_left_alone(cluster, &observation, &plan, true),
             last_served_template: last_served_template(before).map(str::to_owned),
             backups: objects::backups(key, deps),
         };
         let after = status::status(cluster, observed, &plan, &status_inputs);
         self.publish_status(cluster, after).await?;
-        Ok(Some(Wake::After(plan.requeue_after)))
+        Ok(Some(wake(observed.has_silent_member(), plan.requeue_after)))
     }
 }

@@ -30,14 +30,21 @@ fn with_cause(text: String, plan: &Plan) -> String {
     }
 }
 
-/// When a cluster is reconciled again after a plan without a step. Calls to silent members take their timeout, so such
-/// clusters keep no others waiting; those of which no member can be reached are asked less and less often.
+/// When a cluster is reconciled again after a plan without a step. Clusters of which no member can be reached are asked less and
+/// less often.
 fn requeue_without_step(reason: Reason, has_silent_member: bool, after: Duration) -> Wake {
     match reason {
-        _ if after.is_zero() => Wake::After(after),
-        Reason::MembersUnreachable => Wake::Unanswered,
-        _ if has_silent_member => Wake::UnansweredAfter(after),
-        _ => Wake::After(after),
+        Reason::MembersUnreachable if !after.is_zero() => Wake::Unanswered,
+        _ => wake(has_silent_member, after),
+    }
+}
+
+/// Calls to silent members take their timeout, so that clusters with one keep no others waiting.
+pub(super) fn wake(has_silent_member: bool, after: Duration) -> Wake {
+    if has_silent_member {
+        Wake::UnansweredAfter(after)
+    } else {
+        Wake::After(after)
     }
 }
 
@@ -60,6 +67,7 @@ impl Reconciler {
             ));
         };
         let observed = &observation.observed;
+        let wake = |after| wake(observed.has_silent_member(), after);
         let taken = act::act(step, plan, observation, key, &self.deps).await;
         if let Err(Error::Api(error)) = &taken
             && error.is_refusal()
@@ -78,7 +86,7 @@ impl Reconciler {
                     self.set_unfenced(key, BTreeSet::new());
                 }
                 self.publish_event(stored, step, text);
-                Ok(Wake::After(Duration::ZERO))
+                Ok(wake(Duration::ZERO))
             }
             Outcome::Added(id, text) => {
                 self.publish_event(stored, step, text);
@@ -90,11 +98,11 @@ impl Reconciler {
                     status_inputs,
                 )
                 .await?;
-                Ok(Wake::After(Duration::ZERO))
+                Ok(wake(Duration::ZERO))
             }
             Outcome::Stale(why) => {
                 debug!(cluster = %key, %why, "looked at anew");
-                Ok(Wake::After(Duration::ZERO))
+                Ok(wake(Duration::ZERO))
             }
             Outcome::EvictionRefused(why) => {
                 let rollout = plan.persisted.rollout.as_ref();
@@ -110,11 +118,11 @@ impl Reconciler {
                     self.write_status(stored, observed, plan, &status_inputs).await?;
                 }
                 debug!(cluster = %key, %why, "the API server evicts no pod now");
-                Ok(Wake::After(plan.requeue_after.max(RETRY_SOON)))
+                Ok(wake(plan.requeue_after.max(RETRY_SOON)))
             }
             Outcome::Waits(why) => {
                 debug!(cluster = %key, %why, "etcd lets the step wait");
-                Ok(Wake::After(plan.requeue_after.max(RETRY_SOON)))
+                Ok(wake(plan.requeue_after.max(RETRY_SOON)))
             }
         }
     }
@@ -145,13 +153,12 @@ mod tests {
             );
             assert_eq!(wake(reason, false, after), Wake::After(after), "{reason:?}");
         }
-        // What was decided is stored, and comes next.
-        for reason in [Reason::MembersUnreachable, Reason::Waiting] {
-            assert_eq!(
-                wake(reason, true, Duration::ZERO),
-                Wake::After(Duration::ZERO),
-                "{reason:?}"
-            );
-        }
+        let now = Duration::ZERO;
+        // What was decided is stored, and is done next.
+        assert_eq!(
+            wake(Reason::MembersUnreachable, true, now),
+            Wake::UnansweredAfter(now)
+        );
+        assert_eq!(wake(Reason::Waiting, false, now), Wake::After(now));
     }
 }
