@@ -150,6 +150,8 @@ impl<K: Watched> Reflector<K> {
         };
         let mut listed = BTreeSet::new();
         let mut tokens = BTreeSet::new();
+        // Larger pages than this were not answered while this list was read.
+        let mut largest = PAGE_SIZE;
         loop {
             heartbeat.beat(self.max_silence());
             params.limit = Some(*page_size);
@@ -162,6 +164,7 @@ impl<K: Watched> Reflector<K> {
                 }
                 self.report_problem(&why);
                 *page_size = reduced(*page_size);
+                largest = *page_size;
                 continue;
             };
             let body = match answer {
@@ -170,12 +173,13 @@ impl<K: Watched> Reflector<K> {
                     *page_size = reduced(*page_size);
                     continue;
                 }
-                Err(error) => {
-                    if error.may_be_too_much {
-                        *page_size = reduced(*page_size);
-                    }
-                    return Err(error.why);
+                Err(error) if error.may_be_too_much && *page_size > 1 => {
+                    self.report_problem(&error.why);
+                    *page_size = reduced(*page_size);
+                    largest = *page_size;
+                    continue;
                 }
+                Err(error) => return Err(error.why),
             };
             let page: Page<'_> = serde_json::from_slice(&body).map_err(|error| error.to_string())?;
             let objects: Vec<_> = page.items().filter_map(|decoded| self.trim(decoded)).collect();
@@ -202,7 +206,7 @@ impl<K: Watched> Reflector<K> {
             };
             // A further page follows, so this one was full.
             if self.is_easy(self.clock.elapsed().saturating_sub(started), body.len()) {
-                *page_size = page_size.saturating_mul(2).min(PAGE_SIZE);
+                *page_size = page_size.saturating_mul(2).min(largest);
             }
             if !tokens.insert(continue_token.clone()) {
                 return Err("the API server repeats pages of a list".to_owned());
