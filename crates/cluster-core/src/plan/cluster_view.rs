@@ -11,7 +11,7 @@ use etcd_operator_etcd_types::version::Version;
 use super::quorum::{VoterCount, majority};
 use crate::blocker::MemberProblem;
 use crate::observed_state::{
-    CallClass, Container, Membership, MembershipFailure, ObservedCluster, Ordinal, Pod,
+    CallClass, Container, Membership, MembershipFailure, ObservedCluster, Ordinal, Pod, QueryResult,
 };
 use crate::pending_operation::Discard;
 use crate::persisted_state::{LastKnownIndex, MemberRecord, PersistedState};
@@ -93,14 +93,14 @@ impl<'a> ClusterView<'a> {
         })
     }
 
-    /// A report is believed if it is for this cluster and of the observed pod. Where etcd runs nothing waits any more: a report
-    /// beside it is older, or not of that pod.
+    /// A report is believed if it is for this cluster and of the observed pod. Where etcd answers nothing waits any more: a report
+    /// beside its answer is older, or not of that pod.
     fn believed_report(&self, ordinal: Ordinal) -> Option<(&'a Pod, &'a Report)> {
         let observed_member = self.observed.members.get(&ordinal)?;
         let (pod, report) = (observed_member.pod.as_ref()?, observed_member.report()?);
         let is_believed = report.pod_uid == pod.uid
             && report.cluster_uid == self.observed.uid
-            && !observed_member.has_running_etcd()
+            && observed_member.status().is_none()
             && pod.deleting.is_none();
         is_believed.then_some((pod, report))
     }
@@ -192,7 +192,12 @@ impl<'a> ClusterView<'a> {
             .iter()
             .filter(|(_, one)| one.is_voter);
         let ordinals: Vec<_> = voters.map(|(ordinal, _)| *ordinal).collect();
-        let responds = |ordinal: &&Ordinal| self.observed.member(**ordinal).has_running_etcd();
+        let responds = |ordinal: &&Ordinal| match &self.observed.member(**ordinal).status {
+            QueryResult::Answer(_) => true,
+            other => other
+                .failure()
+                .is_some_and(|failure| failure.class == CallClass::Unauthenticated),
+        };
         if ordinals.iter().filter(responds).count() < majority(ordinals.len()) {
             return false;
         }

@@ -84,7 +84,9 @@ pub fn explain(view: &ClusterView<'_>, ordinal: Ordinal) -> MemberProblem {
             hint: pod.end.as_ref().and_then(|end| end_hint(desired, end)),
         },
         (Container::Running, QueryResult::NoAnswer(failure)) => no_answer(desired, pod, failure),
-        (Container::Running, QueryResult::Answer(_)) => MemberProblem::ReportMismatch,
+        (Container::Running, QueryResult::Answer(_)) if status.answer().is_none() => {
+            MemberProblem::ReportMismatch
+        }
         // etcd runs there: what waits in a pod is never ready.
         (Container::Running, _) => match status {
             QueryResult::NoAnswer(failure) => no_answer(desired, pod, failure),

@@ -7,8 +7,7 @@ use std::time::Duration;
 use etcd_operator_api::names::{CLIENT_PORT, PEER_PORT};
 use etcd_operator_cluster_core::desired::Desired;
 use etcd_operator_cluster_core::observed_state::{
-    CallClass, CallFailure, Container, Digest, Membership, MembershipFailure, ObservedMember, Ordinal, Pod,
-    QueryResult,
+    CallFailure, Container, Digest, Membership, MembershipFailure, ObservedMember, Ordinal, Pod, QueryResult,
 };
 use etcd_operator_cluster_core::persisted_state::PersistedState;
 use etcd_operator_etcd::endpoint::{Endpoint, Limits, Tls};
@@ -302,14 +301,12 @@ async fn probe_pod(
     }
 }
 
-/// What counts of the call to etcd where a report was read, too. A failed call counts as none: while the guard waits, etcd does
-/// not run. An answer, or a call that etcd rejects, counts: then the report is not believed.
+/// What counts of the call to etcd where a report was read, too. A failed call counts as none, as etcd does not run while the
+/// guard waits. After an answer the report is not believed.
 fn beside_report<T>(status: QueryResult<T>) -> QueryResult<T> {
     match status {
-        QueryResult::NoAnswer(failure) if failure.class != CallClass::Unauthenticated => {
-            QueryResult::NotQueried
-        }
-        responded => responded,
+        QueryResult::Answer(answer) => QueryResult::Answer(answer),
+        _ => QueryResult::NotQueried,
     }
 }
 
@@ -419,18 +416,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_does_not_hide_an_etcd_that_runs() {
-        let failed = |class| {
-            QueryResult::<()>::NoAnswer(CallFailure {
-                class,
-                text: "failed".to_owned(),
-            })
-        };
-        for class in [CallClass::ConnectionRefused, CallClass::Other] {
-            assert_eq!(beside_report(failed(class)), QueryResult::NotQueried, "{class:?}");
-        }
-        let rejected = failed(CallClass::Unauthenticated);
-        assert_eq!(beside_report(rejected.clone()), rejected);
+    fn a_report_does_not_hide_an_etcd_that_answers() {
+        let failed = QueryResult::NoAnswer(CallFailure::connection_refused("connection refused"));
+        assert_eq!(beside_report::<()>(failed), QueryResult::NotQueried);
         assert_eq!(beside_report(QueryResult::Answer(())), QueryResult::Answer(()));
     }
 }

@@ -7,7 +7,7 @@ use etcd_operator_etcd_types::membership::Role;
 use super::scene::{Scene, id, ordinal};
 use super::{follow, line, plan, planned};
 use crate::blocker::{Blocker, BlockerReason, MemberProblem};
-use crate::observed_state::{CallClass, CallFailure, QueryResult, ended_container};
+use crate::observed_state::ended_container;
 use crate::persisted_state::LastKnownIndex;
 
 fn wiped(size: u8) -> Scene {
@@ -373,10 +373,4 @@ fn a_report_beside_an_etcd_that_answers_is_not_believed() {
     assert_eq!(planned(&scene), "Recovering Replace(1) remove c-1 (11)");
     scene.at(1).status = status;
     assert_eq!(planned(&scene), "Converged - -");
-    // One that rejects the operator's calls runs as well.
-    scene.at(1).status = QueryResult::NoAnswer(CallFailure {
-        class: CallClass::Unauthenticated,
-        text: "etcdserver: user name is empty".to_owned(),
-    });
-    assert!(plan(&scene.observed).step.is_none(), "{}", planned(&scene));
 }
