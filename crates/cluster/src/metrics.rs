@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use etcd_operator_api::EtcdCluster;
 use etcd_operator_api::cluster::MemberStatus;
-use etcd_operator_api::condition::Conditioned;
+use etcd_operator_api::condition::{self, ConditionType, Conditioned};
 use etcd_operator_api::scope::{self, ScopeRule};
 use etcd_operator_runtime::clock::SharedClock;
 use etcd_operator_runtime::key::ObjectKey;
@@ -225,11 +225,14 @@ fn voters(cluster: &EtcdCluster) -> usize {
     members.filter(|member| role(member) == VOTER).count()
 }
 
-/// How many pods were made for an earlier spec: every pod while a new template is not applied to the StatefulSet. No
-/// series without a recent observation.
+/// How many pods were made for an earlier spec: every pod while a new template is not applied to the StatefulSet. A refused spec
+/// asks for none. No series without a recent observation.
 fn outdated_members(cluster: &EtcdCluster, reading: &Reading) -> Vec<Figure> {
     let status = cluster.status.as_ref();
-    let is_template_pending = status.is_some_and(|status| status.applied_template.is_some());
+    let conditions = status.and_then(|status| status.conditions.as_deref());
+    let accepted = condition::find(conditions.unwrap_or_default(), ConditionType::Accepted);
+    let is_refused = accepted.is_some_and(|accepted| accepted.status == "False");
+    let is_template_pending = !is_refused && status.is_some_and(|status| status.applied_template.is_some());
     let outdated = reading.pods.map(|pods| {
         if is_template_pending {
             pods.all

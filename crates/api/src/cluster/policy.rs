@@ -69,7 +69,7 @@ pub struct UpdatePolicy {
     #[serde(default)]
     pub strategy: UpdateStrategy,
     /// Seconds without progress of a restarted member after which the rollout counts as stalled. The other members keep
-    /// running. Default: 600.
+    /// running. A member that cannot start without the user is reported as stalled after this time, too. Default: 600.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new("self >= 30 && self <= 86400").message("updates.progressDeadlineSeconds must be 30 to 86400; for example: progressDeadlineSeconds: 600"))]
     pub progress_deadline_seconds: Option<i32>,

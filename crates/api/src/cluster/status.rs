@@ -100,8 +100,8 @@ pub struct EtcdClusterStatus {
     /// etcd's ID of the member that was last replaced because of the annotation etcd.database.coreos.com/replace. It prevents a second replacement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaced: Option<String>,
-    /// The pod template that the members run, as JSON, while a newer template is not rolled out yet. If the StatefulSet is
-    /// deleted in that time, the operator recreates it from this template.
+    /// The pod template that the members run, as JSON, while a newer template is not rolled out yet, or the spec is refused. If
+    /// the StatefulSet is deleted in that time, the operator recreates it from this template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub applied_template: Option<String>,
     /// The change of the spec that is rolled out to the members, or was last.

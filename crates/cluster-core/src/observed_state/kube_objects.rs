@@ -44,6 +44,7 @@ pub fn read_pod(pod: &core::Pod, node_lost_since: Option<Timestamp>) -> Option<P
         ready_since: ready_condition(pod)
             .filter(|condition| condition.status == "True")
             .and_then(|condition| Some(condition.last_transition_time.as_ref()?.0)),
+        unready_since: unready_since(pod),
         created: meta.creation_timestamp.as_ref().map(|time| time.0),
         deleting,
         incarnation: incarnation.unwrap_or_default(),

@@ -7,7 +7,7 @@ use etcd_operator_etcd_types::id::{MemberId, RaftIndex};
 use etcd_operator_etcd_types::status::Status;
 use jiff::Timestamp;
 
-use super::{CallClass, CallFailure, PermitDelivery, StartDelay, Unschedulable};
+use super::{CallFailure, PermitDelivery, StartDelay, Unschedulable};
 
 /// What was observed at one ordinal.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,15 +39,6 @@ impl ObservedMember {
     /// What etcd says, if it runs and answers.
     pub fn status(&self) -> Option<&Status> {
         self.status.answer()
-    }
-
-    /// Whether etcd runs here: it answers, or rejects the call.
-    pub fn has_running_etcd(&self) -> bool {
-        match &self.status {
-            QueryResult::Answer(_) => true,
-            QueryResult::NoAnswer(failure) => failure.class == CallClass::Unauthenticated,
-            QueryResult::NotQueried | QueryResult::OtherResponder => false,
-        }
     }
 }
 
@@ -97,6 +88,8 @@ pub struct Pod {
     pub ready: bool,
     /// Since when it is ready.
     pub ready_since: Option<Timestamp>,
+    /// Since when it is not ready, if it is not.
+    pub unready_since: Option<Timestamp>,
     /// When it was made.
     pub created: Option<Timestamp>,
     /// Since when it is being deleted.

@@ -154,8 +154,9 @@ pub fn findings(
         .restore
         .as_ref()
         .is_some_and(Restore::blocks_clients);
-    // Whoever reaches nobody cannot tell, and the members may well serve others, also where nobody knows whether they have formed.
-    let is_unreachable = is(&[Reason::MembersUnreachable, Reason::AuthenticationRequired]);
+    // The operator cannot tell then, and the members may serve others, also where it is not known yet whether they have formed.
+    let may_have_formed = plan.persisted.has_formed() || plan.persisted.pending.is_some();
+    let is_unreachable = may_have_formed && is(&[Reason::MembersUnreachable, Reason::AuthenticationRequired]);
     match (is_available, plan.persisted.has_formed()) {
         _ if is_unreachable => {}
         _ if is_closed_to_clients => add(ConditionType::Available, false, "Restoring", &elsewhere),
@@ -261,7 +262,7 @@ pub fn findings(
             ConditionType::Degraded,
             ConditionType::QuorumAtRisk,
         ];
-        // Of a cluster that is not known to have formed nobody has said more than whether it serves.
+        // Before the cluster is known to have formed, only Available was reported.
         let count = if plan.persisted.has_formed() { 3 } else { 1 };
         findings.extend(blind.into_iter().take(count).map(|type_| Finding {
             status: Truth::Unknown,
@@ -376,7 +377,7 @@ fn readiness(
     readiness.findings(reason.as_str(), &plan.explanation.text)
 }
 
-/// What keeps a member from starting that only the user can mend, once its pod has existed for
+/// What keeps a member from starting that only the user can mend, once its pod has not been ready for
 /// `updates.progressDeadlineSeconds`: a Secret may come later than the pod that needs it.
 fn overdue_blocker<'a>(view: &ClusterView<'_>, plan: &'a Plan) -> Option<&'a Blocker> {
     let observed = view.observed;
@@ -397,10 +398,9 @@ fn overdue_blocker<'a>(view: &ClusterView<'_>, plan: &'a Plan) -> Option<&'a Blo
         let of_name = |(ordinal, _): &(&Ordinal, &ObservedMember)| {
             blocker.member_name() == Some(observed.name(**ordinal).as_str())
         };
-        let created = members
-            .find(of_name)
-            .and_then(|(_, member)| member.pod.as_ref()?.created);
-        created.is_some_and(|created| observed.now.duration_since(created) >= deadline)
+        let pod = members.find(of_name).and_then(|(_, member)| member.pod.as_ref());
+        let since = pod.and_then(|pod| pod.unready_since.max(pod.created));
+        since.is_some_and(|since| observed.now.duration_since(since) >= deadline)
     };
     let blockers = plan.explanation.blockers.iter();
     let mut lasting = blockers.filter(|blocker| blocker.needs_user() && blocker.is_root_cause());

@@ -168,6 +168,15 @@ fn a_member_that_cannot_start_without_the_user_is_stalled_after_the_deadline() {
     let deadline = scene.observed.desired.updates.progress_deadline;
     scene.observed.now += deadline;
     assert!(holds(&scene).starts_with("Stalled "), "{}", holds(&scene));
+    // The pod served until now, and its image is pulled again.
+    let now = Some(scene.observed.now);
+    for number in 0..3 {
+        scene.pod_at(number).unready_since = now;
+    }
+    assert_eq!(holds(&scene), "Reconciling Bootstrapping");
+    for number in 0..3 {
+        scene.pod_at(number).unready_since = created;
+    }
     let stalled = condition_of(&status_of(&scene), ConditionType::Stalled).expect("the condition");
     let message = stalled.message.unwrap_or_default();
     assert!(message.contains("no such image"), "{message}");

@@ -283,6 +283,7 @@ impl Scene {
             ip: Some([10, 0, 0, 1].into()),
             ready: false,
             ready_since: None,
+            unready_since: None,
             created: None,
             deleting: None,
             incarnation,
