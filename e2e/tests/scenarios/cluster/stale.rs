@@ -1,5 +1,6 @@
 //! A leader that stands still for longer than it may believe that it leads, and then goes on.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
@@ -10,6 +11,7 @@ use anyhow::{Context, Result, ensure};
 use etcd_operator_e2e::components::EtcdVersion;
 use etcd_operator_e2e::deadline::until;
 use etcd_operator_e2e::install::NAMESPACE;
+use etcd_operator_e2e::observe;
 use etcd_operator_e2e::scenario::Stage;
 use serde_json::{Value, json};
 
@@ -71,20 +73,24 @@ pub async fn stood_still(stage: Arc<Stage>) -> Result<()> {
     })
     .await?;
 
+    let mut lists = vec![members(&tenant).await?];
     tenant.scale(3).await?;
+    lists.push(members(&tenant).await?);
     let resumed = length(&log)?;
     stale.resume()?;
     tenant.note(&format!("{pod} goes on after {:?}", from.elapsed()));
     // It ends as soon as it sees that it leads no more, and another process begins in its pod.
-    until("it has ended", SOON, || async {
-        let runs = stale.processes().is_ok_and(|all| !all.is_empty());
-        Ok((!runs).then_some(()))
-    })
-    .await?;
+    let limit = Instant::now() + SOON;
+    while stale.processes().is_ok_and(|all| !all.is_empty()) {
+        ensure!(Instant::now() < limit, "it has not ended within {SOON:?}");
+        lists.push(members(&tenant).await?);
+    }
     // What it may have asked for at last is answered by then, and noted.
     tenant.status().await?;
     let ended = length(&log)?;
+    lists.push(members(&tenant).await?);
     tenant.converged(3).await?;
+    lists.push(members(&tenant).await?);
 
     let by_second = changes(&log, paused, ended, &pod_of(&second)?)?;
     ensure!(
@@ -100,6 +106,11 @@ pub async fn stood_still(stage: Arc<Stage>) -> Result<()> {
         "{} changes by the one that leads, none by the one that led",
         by_second.len()
     ));
+    let told = changes_told_by(&second, &tenant, &lists).await?;
+    ensure!(
+        told == 2,
+        "members changed {told} times while five became three: {lists:?}"
+    );
     deploy(&tenant, 1, usual).await?;
     leads(&tenant).await?;
     tenant.survived(load).await
@@ -125,6 +136,55 @@ fn pod_of(holder: &str) -> Result<String> {
     let pod = parts.find(|part| part.starts_with("etcd-operator-"));
     let pod = pod.with_context(|| format!("the lease is held by {holder}, which names no pod"))?;
     Ok(pod.to_owned())
+}
+
+/// A member as etcd lists it.
+#[derive(Debug)]
+struct Listed {
+    name: String,
+    is_learner: bool,
+}
+
+/// The members as etcd lists them, by their IDs.
+async fn members(tenant: &Tenant) -> Result<BTreeMap<String, Listed>> {
+    let all = tenant.members().await?;
+    let listed = all.iter().map(|member| {
+        let listed = Listed {
+            name: member["name"].as_str().unwrap_or_default().to_owned(),
+            is_learner: member["isLearner"] == true,
+        };
+        (member["ID"].to_string(), listed)
+    });
+    Ok(listed.collect())
+}
+
+/// How many members changed from one list to the next. It is an error if a new one appears, or if the leader has not told of
+/// a change in an Event of its own.
+async fn changes_told_by(leader: &str, tenant: &Tenant, lists: &[BTreeMap<String, Listed>]) -> Result<usize> {
+    let mut count = 0;
+    for pair in lists.windows(2) {
+        let [before, after] = pair else { continue };
+        let new: Vec<_> = after.iter().filter(|(id, _)| !before.contains_key(*id)).collect();
+        ensure!(new.is_empty(), "{new:?} joined a cluster that shrinks: {lists:?}");
+        for (id, member) in before {
+            let reason = match after.get(id) {
+                None => "MemberRemoved",
+                Some(now) if now.is_learner != member.is_learner => "MemberPromoted",
+                Some(_) => continue,
+            };
+            let client = tenant.stage().cluster().client().await?;
+            let what = format!("{leader} tells {reason} of {}", member.name);
+            observe::event(client, tenant.stage().namespace(), &what, SOON, |event| {
+                let text = event.message.as_deref().unwrap_or_default();
+                event.reason.as_deref() == Some(reason)
+                    && event.reporting_instance.as_deref() == Some(leader)
+                    && text.contains(&member.name)
+            })
+            .await?;
+            count += 1;
+        }
+    }
+    Ok(count)
 }
 
 fn length(log: &Path) -> Result<u64> {
