@@ -35,7 +35,7 @@ const GATE: [Scenario; 3] = [
 ];
 
 /// The rest, for their time.
-const FULL: [Scenario; 21] = [
+const FULL: [Scenario; 22] = [
     alone!("the_operator_is_killed_while_one_is_made", wrong::operator_killed),
     shared!("into_s3_over_tls", stores::into_s3),
     shared!("into_oss_over_tls", stores::into_oss),
@@ -43,6 +43,10 @@ const FULL: [Scenario; 21] = [
     shared!("into_abs_over_tls", stores::into_abs),
     shared!("onto_a_volume", stores::onto_a_volume),
     shared!("on_a_schedule_by_the_clock_of_a_place", repeated::on_a_schedule),
+    shared!(
+        "one_that_is_being_restored_is_not_pruned_before_that_is_over",
+        repeated::while_restored
+    ),
     shared!(
         "the_manifest_of_the_older_operator_is_obeyed",
         repeated::as_it_was

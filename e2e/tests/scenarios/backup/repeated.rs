@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use etcd_operator_api::EtcdBackup;
+use etcd_operator_api::backup::BackupRecord;
+use etcd_operator_api::{EtcdBackup, EtcdRestoreStatus};
 use etcd_operator_e2e::components::EtcdVersion;
 use etcd_operator_e2e::deadline::until;
 use etcd_operator_e2e::emulator::{Emulator, Speech};
@@ -15,6 +16,9 @@ use serde_json::json;
 
 use super::vault::{Backup, Bucket, condition, made};
 use crate::cluster::tenant::Tenant;
+use crate::restore::in_place::{into_s3, shows_the_backup, write};
+use crate::restore::new_target::from_the_backup;
+use crate::restore::seen::{Restore, is_over};
 
 /// How long two hundred take that wait for their turns, on a machine that also compiles.
 const CROWDED: Duration = Duration::from_mins(25);
@@ -99,6 +103,77 @@ pub async fn at_an_interval(stage: Arc<Stage>) -> Result<()> {
     Ok(())
 }
 
+/// One backup is to be kept, and the older one is being restored: each prune leaves it until the restore is over.
+pub async fn while_restored(stage: Arc<Stage>) -> Result<()> {
+    const LABEL: &str = "is-for-the-copy";
+    let bucket = Bucket::start(&stage, None).await?;
+    let tenant = Tenant::serving(Arc::clone(&stage), EtcdVersion::V3_6_16, 1).await?;
+    write(&tenant, "before").await?;
+    let backup = Backup::named(&stage, "orders");
+    let mut spec = into_s3();
+    spec["backupPolicy"] = json!({"backupIntervalInSecond": 3600, "maxBackups": 1});
+    backup.apply(&spec).await?;
+    let (_, first) = backup.made(0).await?;
+
+    // No node has the label, so that neither the verification nor a member can start.
+    let copy = tenant.named("copy");
+    let mut waiting = copy.spec(1);
+    waiting["storage"]["size"] = json!("512Mi");
+    waiting["bootstrap"] = json!({"awaitRestore": true});
+    waiting["pod"] = json!({"nodeSelector": {LABEL: stage.namespace()}});
+    copy.apply(&waiting).await?;
+    let restore = Restore::named(&stage, "copy");
+    restore.apply(&from_the_backup("copy")).await?;
+    let chosen = |status: &EtcdRestoreStatus| status.object.as_ref() == Some(&first.object);
+    restore.says("has chosen the only backup", chosen).await?;
+
+    let mut last = first.clone();
+    for word in ["second", "third"] {
+        tenant.put(word).await?;
+        last = pruned_after(&backup, &tenant, word, &last).await?;
+        let stored = bucket.list("etcd/").await?;
+        stage.note(&format!("stored after the {word} one: {stored:?}"));
+        ensure!(
+            stored.len() == 2 && stored.contains(&first.object) && stored.contains(&last.object),
+            "the restore needs {}: {stored:?}",
+            first.object
+        );
+    }
+    let status = restore.status().await?.context("no status")?;
+    ensure!(chosen(&status) && !is_over(&status), "{status:?}");
+
+    let label = format!("{LABEL}={}", stage.namespace());
+    tenant.kubectl(&["label", "nodes", "--all", &label]).await?;
+    let status = restore.succeeds().await?;
+    ensure!(chosen(&status) && status.revision == first.revision, "{status:?}");
+    copy.converged(1).await?;
+    shows_the_backup(&copy).await?;
+    tenant.put("fourth").await?;
+    last = pruned_after(&backup, &tenant, "fourth", &last).await?;
+    let stored = bucket.list("etcd/").await?;
+    ensure!(stored == [last.object], "nothing needs an older one: {stored:?}");
+    let unlabel = format!("{LABEL}-");
+    tenant.kubectl(&["label", "nodes", "--all", &unlabel]).await?;
+    Ok(())
+}
+
+/// Asks for a backup, and waits until it is made and whatever is too old is pruned; the new one.
+async fn pruned_after(
+    backup: &Backup,
+    tenant: &Tenant,
+    word: &str,
+    before: &BackupRecord,
+) -> Result<BackupRecord> {
+    backup.ask(tenant, word).await?;
+    let made = backup.newer(before).await?;
+    // The run that prunes is scheduled by the write that records the backup.
+    let status = backup
+        .says("has pruned", ROUNDS, |status| status.active.is_none())
+        .await?;
+    ensure!(status.last_success.as_ref() == Some(&made), "{status:?}");
+    Ok(made)
+}
+
 /// By the clock of a place, to the minute.
 pub async fn on_a_schedule(stage: Arc<Stage>) -> Result<()> {
     let _bucket = Bucket::start(&stage, None).await?;
@@ -115,7 +190,7 @@ pub async fn on_a_schedule(stage: Arc<Stage>) -> Result<()> {
     let next = status.next_schedule_time.context("no next time")?.0;
     ensure!(next.as_second() % 60 == 0, "{next}");
     let second = backup.newer(&first).await?;
-    let due = |record: &etcd_operator_api::backup::BackupRecord| -> Result<i64> {
+    let due = |record: &BackupRecord| -> Result<i64> {
         let run = record.run.clone().unwrap_or_default();
         let time: jiff::Timestamp = run.split('/').next().unwrap_or_default().parse()?;
         Ok(time.as_second())
