@@ -2,6 +2,7 @@
 //! other that a kubeconfig leads to; nothing here knows how it is made.
 
 use std::path::{Path, PathBuf};
+use std::process::Output;
 
 use anyhow::{Context, Result};
 use kube::api::ObjectMeta;
@@ -83,6 +84,11 @@ impl Kubernetes {
         self.run(&self.helm, "--kube-context", arguments, "").await
     }
 
+    /// Runs helm; its exit status is for the caller to judge.
+    pub async fn helm_output(&self, arguments: &[&str]) -> Result<Output> {
+        command::output(self.command(&self.helm, "--kube-context", arguments), "").await
+    }
+
     /// Makes a namespace that takes only pods without rights on their node, or lets one that is there take no others.
     pub async fn confine(&self, namespace: &str) -> Result<()> {
         let namespace = confined(ObjectMeta {
@@ -109,6 +115,11 @@ impl Kubernetes {
         arguments: &[&str],
         input: &str,
     ) -> Result<String> {
+        command::succeed(self.command(program, context_flag, arguments), input).await
+    }
+
+    /// A command of kubectl or helm that reaches this Kubernetes and no other.
+    fn command(&self, program: &Path, context_flag: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new(program);
         if let Some(context) = &self.context {
             command.args([context_flag, context]);
@@ -127,7 +138,7 @@ impl Kubernetes {
                 .env("KUBECACHEDIR", cache_beside(kubeconfig));
         }
         command.args(arguments);
-        command::succeed(command, input).await
+        command
     }
 
     /// Installs the chart, or upgrades what is there, with an image the nodes have already.

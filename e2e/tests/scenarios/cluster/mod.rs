@@ -3,6 +3,7 @@
 mod by_hand;
 pub mod control;
 pub mod heal;
+mod helm;
 mod kept;
 pub mod kills;
 mod life;
@@ -55,7 +56,7 @@ const GATE: [Scenario; 7] = [
 ];
 
 /// The rest, for their time: each of these takes a minute or more, or a bed for itself.
-const FULL: [Scenario; 39] = [
+const FULL: [Scenario; 40] = [
     shared!("one_member_and_five_members", life::of_one_and_of_five),
     shared!("size_and_image_are_enough", life::size_and_image),
     shared!("wishes_about_pods_are_seen_on_one_that_runs", wishes::seen),
@@ -117,6 +118,7 @@ const FULL: [Scenario; 39] = [
     .long(),
     alone!("a_leader_that_stood_still_harms_nothing", stale::stood_still).long(),
     alone!("members_restart_while_no_operator_runs", control::away),
+    alone!("helm_waits_for_what_a_release_declares", helm::release_waited_for).long(),
     alone!(
         "clusters_that_do_not_answer_delay_no_other",
         control::silent_beside

@@ -155,6 +155,14 @@ impl Tenant {
             .await
     }
 
+    /// helm in its namespace; its exit status is for the caller to judge.
+    pub async fn helm(&self, arguments: &[&str]) -> Result<Output> {
+        let namespace = ["--namespace", self.stage.namespace()];
+        self.kubernetes
+            .helm_output(&[&namespace[..], arguments].concat())
+            .await
+    }
+
     /// Applies the cluster with this spec.
     pub async fn apply(&self, spec: &Value) -> Result<()> {
         let object = json!({

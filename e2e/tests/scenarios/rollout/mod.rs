@@ -239,7 +239,7 @@ pub fn kept(before: &[String], after: &[String]) -> usize {
 }
 
 /// Whether the etcd containers of all pods have these resources.
-async fn have_resources(tenant: &Tenant, size: usize, resources: &Value) -> Result<()> {
+pub async fn have_resources(tenant: &Tenant, size: usize, resources: &Value) -> Result<()> {
     for pod in (0..size).map(|ordinal| tenant.pod(ordinal)) {
         let path = ".spec.containers[?(@.name==\"etcd\")].resources";
         let found = tenant.field(&format!("pod/{pod}"), path).await?;
