@@ -16,7 +16,7 @@ use jiff::Timestamp;
 use crate::observe::observe_pods;
 use crate::observed_state::{JobSlot, ObservedPod};
 use crate::persisted_state::Task;
-use crate::plan::slot::{BackupName, SlotQueue, SlotUse, holds_slot};
+use crate::plan::slot::{BackupName, SlotQueue, SlotUse, holds_slot, pod_holds_slot};
 use crate::reconcile::Deps;
 use crate::scope::BackupScope;
 
@@ -141,10 +141,10 @@ pub fn slots_held(status: Option<&EtcdBackupStatus>, pods: &[ObservedPod], now: 
         .count()
 }
 
-/// How many slots the Jobs of an object hold that is gone or cannot be decoded: those whose container runs.
-pub fn slots_held_without_status(pods: &[ObservedPod]) -> usize {
-    let running = pods.iter().filter(|pod| pod.is_active && pod.has_started);
-    let jobs: BTreeSet<_> = running.map(|pod| &pod.job_uid).collect();
+/// How many slots the Jobs of an object hold that is gone or cannot be decoded.
+pub fn slots_held_without_status(pods: &[ObservedPod], now: Timestamp) -> usize {
+    let holding = pods.iter().filter(|pod| pod_holds_slot(pod, now));
+    let jobs: BTreeSet<_> = holding.map(|pod| &pod.job_uid).collect();
     jobs.len()
 }
 

@@ -209,13 +209,19 @@ fn resolve_cluster(
 
 /// Reads what the plan needs of a Job.
 pub fn observe_job(job: &Job) -> ObservedJob {
-    let conditions = job
-        .status
-        .iter()
-        .flat_map(|status| status.conditions.iter().flatten());
-    let terminal = conditions
-        .filter(|condition| condition.status == "True")
-        .find(|condition| ["Complete", "Failed"].contains(&condition.type_.as_str()));
+    let condition = |types: &[&str]| {
+        let mut conditions = job
+            .status
+            .iter()
+            .flat_map(|status| status.conditions.iter().flatten());
+        let found = conditions
+            .find(|condition| condition.status == "True" && types.contains(&condition.type_.as_str()))?;
+        Some(TerminalCondition {
+            is_complete: found.type_ == "Complete",
+            reason: found.reason.clone().unwrap_or_default(),
+            message: bounded(found.message.as_deref().unwrap_or_default(), MAX_TEXT),
+        })
+    };
     ObservedJob {
         name: job.name_any(),
         uid: job.uid().unwrap_or_default(),
@@ -231,11 +237,8 @@ pub fn observe_job(job: &Job) -> ObservedJob {
             .and_then(|text| serde_json::from_str(text).ok())
             .unwrap_or_default(),
         is_being_deleted: job.metadata.deletion_timestamp.is_some(),
-        terminal_condition: terminal.map(|condition| TerminalCondition {
-            is_complete: condition.type_ == "Complete",
-            reason: condition.reason.clone().unwrap_or_default(),
-            message: bounded(condition.message.as_deref().unwrap_or_default(), MAX_TEXT),
-        }),
+        terminal_condition: condition(&["Complete", "Failed"]),
+        failure_target: condition(&["FailureTarget"]),
     }
 }
 
@@ -254,6 +257,7 @@ fn observe_pod(pod: &Pod) -> Option<ObservedPod> {
         job: owner.name.clone(),
         job_uid: owner.uid.clone(),
         is_active: !matches!(phase, Some("Succeeded" | "Failed")),
+        deleted_at: pod.metadata.deletion_timestamp.as_ref().map(|time| time.0),
         has_started: state.is_some_and(|state| state.running.is_some() || state.terminated.is_some()),
         waiting_reason: waiting_reason(pod, state),
         termination: state.and_then(read_termination),
@@ -317,6 +321,42 @@ mod tests {
 
     use super::*;
     use crate::desired::parse_spec;
+
+    #[test]
+    fn a_deleted_pod_and_a_job_that_fails_as_soon_as_it_has_ended_are_read() {
+        let pod: Pod = serde_json::from_value(json!({
+            "metadata": {
+                "name": "nightly-1-x", "deletionTimestamp": "2026-01-01T00:00:45Z",
+                "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "nightly-1", "uid": "1"}],
+            },
+            "status": {"phase": "Running", "containerStatuses": [{
+                "name": CONTAINER, "image": "i", "imageID": "i", "ready": true, "restartCount": 0,
+                "state": {"running": {}},
+            }]},
+        }))
+        .expect("a pod");
+        let pod = observe_pod(&pod).expect("a pod of a Job");
+        assert!(pod.is_active && pod.has_started && !pod.is_running(), "{pod:?}");
+        assert_eq!(
+            pod.ended_at(),
+            Some("2026-01-01T00:00:45Z".parse().expect("a time"))
+        );
+        let job = |conditions: &Value| {
+            let job: Job = serde_json::from_value(json!({
+                "metadata": {"name": "nightly-1", "uid": "1"}, "status": {"conditions": conditions},
+            }))
+            .expect("a Job");
+            let job = observe_job(&job);
+            let reason = |end: Option<TerminalCondition>| end.map(|end| (end.is_complete, end.reason));
+            (reason(job.terminal_condition), reason(job.failure_target))
+        };
+        let condition = |type_: &str| json!({"type": type_, "status": "True", "reason": "DeadlineExceeded"});
+        let late = Some((false, "DeadlineExceeded".to_owned()));
+        let ending = job(&json!([condition("FailureTarget")]));
+        assert_eq!(ending, (None, late.clone()));
+        let ended = job(&json!([condition("FailureTarget"), condition("Failed")]));
+        assert_eq!(ended, (late.clone(), late));
+    }
 
     /// A test restore pulls etcd from where new members pull it.
     #[test]

@@ -6,7 +6,7 @@ use std::fmt;
 
 use etcd_operator_api::contract::JobResult;
 use etcd_operator_api::retention::Keep;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::desired::Desired;
 use crate::persisted_state::PersistedState;
@@ -168,6 +168,9 @@ pub struct ObservedJob {
     pub is_being_deleted: bool,
     /// The condition `Complete` or `Failed`, once it is true.
     pub terminal_condition: Option<TerminalCondition>,
+    /// The condition `FailureTarget`, once it is true. From Kubernetes 1.31 on it comes first, and `Failed` only when
+    /// the last pod has ended, which an unreachable node never reports.
+    pub failure_target: Option<TerminalCondition>,
 }
 
 /// The condition with which Kubernetes reports that a Job has finished.
@@ -190,12 +193,37 @@ pub struct ObservedPod {
     pub job_uid: String,
     /// Whether its phase is neither `Succeeded` nor `Failed`.
     pub is_active: bool,
+    /// The deletion timestamp: when its grace period ends.
+    pub deleted_at: Option<Timestamp>,
     /// Whether its main container has been started.
     pub has_started: bool,
     /// Why the main container has not been started: reason and message of the kubelet or the scheduler.
     pub waiting_reason: Option<String>,
     /// How the main container ended.
     pub termination: Option<Termination>,
+}
+
+/// How long after its grace period a deleted pod may still report its end.
+const END_ALLOWANCE: SignedDuration = SignedDuration::from_mins(1);
+
+impl ObservedPod {
+    /// Whether its main container runs. The kubelet of a lost node never reports the end of a pod, so a pod with a
+    /// deletion timestamp does not count, and neither does one of which only an injected container goes on.
+    pub fn is_running(&self) -> bool {
+        self.is_active && self.has_started && self.termination.is_none() && self.deleted_at.is_none()
+    }
+
+    /// When its main container ended, or has to end because the pod is deleted. `None` if it runs or never started.
+    pub fn ended_at(&self) -> Option<Timestamp> {
+        let ended = self.termination.as_ref().map(|end| end.finished_at);
+        ended.or(self.deleted_at.filter(|_| self.has_started))
+    }
+
+    /// Whether it should have ended a minute ago or more: its node is probably gone, and it reports nothing any more.
+    pub fn is_lost(&self, now: Timestamp) -> bool {
+        let is_overdue = |end: Timestamp| now.duration_since(end) >= END_ALLOWANCE;
+        self.is_active && self.deleted_at.is_some_and(is_overdue)
+    }
 }
 
 /// How the main container of a pod ended.

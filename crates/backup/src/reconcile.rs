@@ -149,7 +149,7 @@ impl Reconciler {
             self.latest.forget(key);
             self.other_installations.forget(key);
             *slot_use = Some(SlotUse {
-                held: slots_held_without_status(&observe_pods(key, &self.deps)),
+                held: slots_held_without_status(&observe_pods(key, &self.deps), clock.now()),
                 waiting_since: None,
             });
             let is_in_scope = |bad: &Malformed| {

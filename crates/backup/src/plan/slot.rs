@@ -13,7 +13,8 @@ const START_ALLOWANCE: SignedDuration = SignedDuration::from_mins(2);
 
 /// Whether a run holds a slot: its container runs, or it started or ended less than two minutes ago.
 ///
-/// A Job whose pod cannot start would otherwise keep all other backups of the installation waiting.
+/// A Job whose pod cannot start, or whose node is lost, would otherwise keep all other backups of the installation
+/// waiting.
 pub fn holds_slot<'a>(
     started_at: Timestamp,
     pods: impl IntoIterator<Item = &'a ObservedPod>,
@@ -21,13 +22,22 @@ pub fn holds_slot<'a>(
 ) -> bool {
     let mut idle_since = started_at;
     for pod in pods {
-        if pod.has_started && pod.is_active {
+        if pod.is_running() {
             return true;
         }
-        if let Some(end) = &pod.termination {
-            idle_since = idle_since.max(end.finished_at);
-        }
+        idle_since = pod.ended_at().map_or(idle_since, |end| end.max(idle_since));
     }
+    is_allowed(idle_since, now)
+}
+
+/// Whether the Job of a pod holds a slot, if no status says when its run started: the container runs, or it ended, or
+/// had to, less than two minutes ago and the pod still exists.
+pub fn pod_holds_slot(pod: &ObservedPod, now: Timestamp) -> bool {
+    let is_ending = pod.is_active && pod.ended_at().is_some_and(|end| is_allowed(end, now));
+    pod.is_running() || is_ending
+}
+
+fn is_allowed(idle_since: Timestamp, now: Timestamp) -> bool {
     now.duration_since(idle_since) < START_ALLOWANCE
 }
 
@@ -271,12 +281,12 @@ mod tests {
         assert_eq!(names(&queue.next()), ["a", "b", "c", "d"]);
     }
 
-    #[test]
-    fn a_run_holds_its_slot_while_its_container_runs_or_for_two_minutes() {
-        let pod = |has_started, is_active, ended: Option<i64>| ObservedPod {
+    fn pod(has_started: bool, is_active: bool, ended: Option<i64>) -> ObservedPod {
+        ObservedPod {
             job: "orders-1".to_owned(),
             job_uid: "1".to_owned(),
             is_active,
+            deleted_at: None,
             has_started,
             waiting_reason: None,
             termination: ended.map(|second| Termination {
@@ -287,7 +297,18 @@ mod tests {
                     unreadable: None,
                 }),
             }),
-        };
+        }
+    }
+
+    fn deleted(second: i64, pod: ObservedPod) -> ObservedPod {
+        ObservedPod {
+            deleted_at: Some(at(second)),
+            ..pod
+        }
+    }
+
+    #[test]
+    fn a_run_holds_its_slot_while_its_container_runs_or_for_two_minutes() {
         for (pods, now, expected) in [
             (vec![], 119, true),
             (vec![], 120, false),
@@ -300,8 +321,30 @@ mod tests {
                 620,
                 false,
             ),
+            // An injected container goes on.
+            (vec![pod(true, true, Some(500))], 619, true),
+            (vec![pod(true, true, Some(500))], 620, false),
+            // The kubelet of a lost node never reports the end of a pod. A grace period may lie ahead.
+            (vec![deleted(500, pod(true, true, None))], 470, true),
+            (vec![deleted(500, pod(true, true, None))], 619, true),
+            (vec![deleted(500, pod(true, true, None))], 620, false),
+            (vec![deleted(500, pod(true, true, Some(460)))], 580, false),
+            (vec![deleted(500, pod(false, true, None))], 500, false),
         ] {
             assert_eq!(holds_slot(at(0), &pods, at(now)), expected, "{pods:?} at {now}");
+        }
+    }
+
+    #[test]
+    fn the_pod_of_a_lost_node_holds_a_slot_for_two_minutes_if_its_object_is_gone() {
+        for (pod, now, expected) in [
+            (pod(true, true, None), 9_999, true),
+            (pod(false, true, None), 0, false),
+            (pod(true, false, Some(500)), 500, false),
+            (deleted(500, pod(true, true, None)), 619, true),
+            (deleted(500, pod(true, true, None)), 620, false),
+        ] {
+            assert_eq!(pod_holds_slot(&pod, at(now)), expected, "{pod:?} at {now}");
         }
     }
 

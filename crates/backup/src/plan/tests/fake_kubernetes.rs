@@ -162,11 +162,13 @@ impl FakeKubernetes {
             location: Some(self.observed.location_address()),
             is_being_deleted: false,
             terminal_condition: None,
+            failure_target: None,
         });
         self.observed.pods.push(ObservedPod {
             job: name,
             job_uid: uid,
             is_active: true,
+            deleted_at: None,
             has_started: true,
             waiting_reason: None,
             termination: None,
@@ -212,6 +214,7 @@ impl FakeKubernetes {
             job: job.name,
             job_uid: job.uid,
             is_active: true,
+            deleted_at: None,
             has_started: true,
             waiting_reason: None,
             termination: None,
