@@ -16,6 +16,7 @@ use crate::persisted_state::Run;
 
 pub use inputs::{BuildInputs, GENERATION, HELD, LOCATION};
 pub use job::GRACE;
+pub use order::timeout;
 pub use pod::CONTAINER;
 
 /// Builds the Job of a run.

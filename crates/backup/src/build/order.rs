@@ -8,7 +8,7 @@ use etcd_operator_api::contract::{
 use jiff::{SignedDuration, Timestamp};
 
 use super::BuildInputs;
-use crate::desired::Trigger;
+use crate::desired::{Desired, Trigger};
 use crate::persisted_state::{Run, Task};
 
 /// The shortest timeout of a prune or erase run.
@@ -31,13 +31,18 @@ pub(super) fn order(run: &Run, inputs: &BuildInputs<'_>) -> JobOrder {
     }
 }
 
-/// When the run must have ended: its timeout after its start. A prune or erase run has at least ten minutes.
-pub(super) fn deadline(run: &Run, inputs: &BuildInputs<'_>) -> Timestamp {
-    let span = match run.task {
-        Task::Backup => inputs.desired.timeout,
+/// How long a run may take. A prune or erase run has at least ten minutes.
+pub fn timeout(task: Task, desired: &Desired) -> Duration {
+    match task {
+        Task::Backup => desired.timeout,
         // The time to delete grows with the number of objects.
-        Task::Prune | Task::Erase => inputs.desired.timeout.max(MIN_DELETION_TIMEOUT),
-    };
+        Task::Prune | Task::Erase => desired.timeout.max(MIN_DELETION_TIMEOUT),
+    }
+}
+
+/// When the run must have ended: its timeout after its start.
+pub(super) fn deadline(run: &Run, inputs: &BuildInputs<'_>) -> Timestamp {
+    let span = timeout(run.task, inputs.desired);
     let span = SignedDuration::try_from(span).unwrap_or(SignedDuration::from_hours(24 * 365));
     let started_at = run.started_at.unwrap_or(inputs.now);
     started_at.checked_add(span).unwrap_or(Timestamp::MAX)

@@ -5,6 +5,7 @@ use etcd_operator_api::contract::{JobOutcome, JobResult, Skipped, Stored};
 use jiff::SignedDuration;
 
 use super::pod_obstacle::PodObstacle;
+use crate::build::{GRACE, timeout};
 use crate::observed_state::{ObservedBackup, ObservedJob, ObservedPod, TerminalCondition, Termination};
 use crate::persisted_state::{Run, Task};
 
@@ -14,6 +15,8 @@ pub const MAX_ATTEMPTS: i64 = 3;
 const DEADLINE: &str = "Deadline";
 /// The failure reason of a Job of which no pod could start.
 pub const NOT_STARTED: &str = "NotStarted";
+/// The failure reason of a Job whose pod was deleted and never reported its end.
+const POD_LOST: &str = "PodLost";
 
 /// A run that has finished since the last reconcile. The next status write records it.
 #[derive(Clone, Debug, PartialEq)]
@@ -103,10 +106,9 @@ pub fn split_finished(observed: &ObservedBackup, runs: Vec<Run>) -> (Vec<Run>, V
 /// instead: its attempts are used up, or no pod of the failed Job ever started.
 pub fn is_result_lost(observed: &ObservedBackup, run: &Run, job: &ObservedJob) -> bool {
     run.job_uid.as_ref() == Some(&job.uid)
-        && job
-            .terminal_condition
-            .as_ref()
-            .is_some_and(|end| reported_outcome(observed, run, job).is_none() && !is_final(run, end))
+        && end_of(observed, job).is_some_and(|end| {
+            reported_outcome(observed, run, job).is_none() && !is_final(observed, run, job, end)
+        })
 }
 
 /// Whether an unfinished Job is replaced because its order is outdated.
@@ -147,9 +149,28 @@ pub fn failed_tries(observed: &ObservedBackup, run: &Run) -> Option<(usize, Outc
     Some((count, last))
 }
 
-/// Whether a Job without a result is not created again: its attempts are used up, or it failed before its pod started.
-fn is_final(run: &Run, end: &TerminalCondition) -> bool {
-    run.attempt >= MAX_ATTEMPTS || (!end.is_complete && run.message.is_some())
+/// The condition that ended a Job: `Complete`, `Failed`, or `FailureTarget` once all pods that keep Kubernetes from
+/// setting `Failed` are lost. Until then a pod may report its result within its grace period.
+fn end_of<'a>(observed: &ObservedBackup, job: &'a ObservedJob) -> Option<&'a TerminalCondition> {
+    let fails = job
+        .failure_target
+        .as_ref()
+        .filter(|_| has_only_lost_pods(observed, job));
+    job.terminal_condition.as_ref().or(fails)
+}
+
+/// Whether pods of a Job are active, and all of them are lost.
+fn has_only_lost_pods(observed: &ObservedBackup, job: &ObservedJob) -> bool {
+    let mut active = observed.pods_of(job).filter(|pod| pod.is_active).peekable();
+    active.peek().is_some() && active.all(|pod| pod.is_lost(observed.now))
+}
+
+/// Whether a Job without a result is not created again: its attempts are used up, it failed before its pod started, or
+/// its lost pod would keep the next Job waiting.
+fn is_final(observed: &ObservedBackup, run: &Run, job: &ObservedJob, end: &TerminalCondition) -> bool {
+    run.attempt >= MAX_ATTEMPTS
+        || (!end.is_complete && run.message.is_some())
+        || has_only_lost_pods(observed, job)
 }
 
 /// Updates a started run from its Job; returns its outcome if it has finished. A Job that is being deleted counts as
@@ -164,16 +185,20 @@ fn update_run(observed: &ObservedBackup, run: &mut Run) -> Option<Outcome> {
         run.message = None;
     }
     run.message = waiting_reason(observed, run, job);
-    let end = job.terminal_condition.as_ref()?;
-    if let Some(outcome) = reported_outcome(observed, run, job) {
-        return Some(outcome);
+    let reported = reported_outcome(observed, run, job);
+    if let Some(Outcome::Stored(_) | Outcome::Pruned { .. }) = reported {
+        // Containers that a webhook has injected may keep the Job from completing.
+        return reported;
     }
-    is_final(run, end).then(|| outcome_without_result(observed, run, job, end))
+    // After a failure Kubernetes may try again.
+    let end = end_of(observed, job)?;
+    let is_final = is_final(observed, run, job, end);
+    reported.or_else(|| is_final.then(|| outcome_without_result(observed, run, job, end)))
 }
 
 /// Updates a run whose Job is missing: it is not created yet, is still being deleted, or is gone with its result. The
-/// run fails if the API server has rejected the Job beyond the timeout, or if all attempts are used up. Otherwise it
-/// continues, and its Job is created once none of its pods is active.
+/// run fails if the API server has rejected the Job beyond the timeout, if a pod that must end first is lost, or if all
+/// attempts are used up. Otherwise it continues, and its Job is created once none of its pods is active.
 fn update_without_job(observed: &ObservedBackup, run: &mut Run, name: &str) -> Option<Outcome> {
     let is_ending = observed.job(name).is_some() || observed.has_active_pod(name);
     if let (None, Some(why), Some(started_at)) = (&run.job_uid, &run.message, run.started_at) {
@@ -181,6 +206,12 @@ fn update_without_job(observed: &ObservedBackup, run: &mut Run, name: &str) -> O
         return (observed.now.duration_since(started_at) > timeout).then(|| Outcome::Failed {
             reason: "JobRefused".to_owned(),
             message: format!("the API server rejects Job {name}: {why}"),
+        });
+    }
+    if has_lost_pod_after_deadline(observed, run, name) {
+        return Some(Outcome::Failed {
+            reason: POD_LOST.to_owned(),
+            message: format!("Job {name} was deleted, but its pod has not ended: its node may be gone"),
         });
     }
     if run.job_uid.is_none() || is_ending {
@@ -199,6 +230,19 @@ fn update_without_job(observed: &ObservedBackup, run: &mut Run, name: &str) -> O
     run.message = None;
     run.attempt += 1;
     None
+}
+
+/// Whether a lost pod keeps the next Job of a run from being created, and the process in it has ended at its own
+/// deadline: what another run stores afterwards is safe from it.
+fn has_lost_pod_after_deadline(observed: &ObservedBackup, run: &Run, name: &str) -> bool {
+    let mut pods = observed.pods.iter();
+    let is_lost = pods.any(|pod| pod.job == name && pod.is_lost(observed.now));
+    let longest = timeout(run.task, &observed.desired) + GRACE;
+    let longest = SignedDuration::try_from(longest).unwrap_or(SignedDuration::MAX);
+    let age = run
+        .started_at
+        .map(|started_at| observed.now.duration_since(started_at));
+    is_lost && age.is_some_and(|age| age > longest)
 }
 
 /// The outcome in the termination messages of a Job's pods that belong to this run; `None` if no message can be read.
@@ -263,8 +307,10 @@ fn outcome_without_result(
         (None, Some(death)) => PodObstacle::OutOfMemory.is_reported_in(&death.reason),
         (None, None) => false,
     };
+    let is_lost = has_only_lost_pods(observed, job);
     let reason = match end.is_complete {
         _ if is_out_of_memory => "OOMKilled",
+        false if is_lost && run.message.is_none() => POD_LOST,
         true => "ResultLost",
         false if run.message.is_some() => NOT_STARTED,
         false if end.reason == "DeadlineExceeded" => "DeadlineExceeded",
@@ -276,6 +322,9 @@ fn outcome_without_result(
         format!("{}: {}", end.reason, end.message)
     };
     let cause = run.message.clone().or_else(|| death.map(ToString::to_string));
+    let cause = cause.or_else(|| {
+        is_lost.then(|| "its pod was deleted, but has not ended: its node may be gone".to_owned())
+    });
     let cause = cause.map_or_else(String::new, |cause| format!("; {cause}"));
     Outcome::Failed {
         reason: reason.to_owned(),
