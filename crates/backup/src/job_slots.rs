@@ -71,11 +71,11 @@ impl JobSlots {
         }
     }
 
-    /// Records what a reconcile found, or `None` if it failed before it knew, and wakes the runs that may start now.
-    pub(crate) fn record(&self, key: &ObjectKey, found: Option<SlotUse>, scope: &BackupScope, deps: &Deps) {
+    /// Records what an object uses when its reconcile has ended, and wakes the runs that may start now.
+    pub(crate) fn record(&self, key: &ObjectKey, used: SlotUse, scope: &BackupScope, deps: &Deps) {
         let next = {
             let mut index = self.counted(scope, deps);
-            index.queue.record(&name_of(key), found);
+            index.queue.record(&name_of(key), used);
             index.queue.next()
         };
         if let Some(wakeup) = self.shared.wakeup.get() {
@@ -85,9 +85,18 @@ impl JobSlots {
         }
     }
 
+    /// Whether an object holds slots, as recorded last.
+    pub(crate) fn are_held_by(&self, key: &ObjectKey) -> bool {
+        self.lock().queue.is_held_by(&name_of(key))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Index> {
+        self.shared.index.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Locks the slots. The first call after a start counts those that are held according to the statuses.
     fn counted(&self, scope: &BackupScope, deps: &Deps) -> MutexGuard<'_, Index> {
-        let mut index = self.shared.index.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut index = self.lock();
         if !index.is_counted {
             index.is_counted = true;
             count_started_runs(&mut index.queue, scope, deps);
@@ -100,24 +109,17 @@ fn name_of(key: &ObjectKey) -> BackupName {
     (key.namespace().unwrap_or_default().to_owned(), key.name.clone())
 }
 
-/// Counts the slots that started runs hold according to the statuses. Backups of other installations do not count.
+/// Counts the slots that started runs hold according to the statuses.
 fn count_started_runs(queue: &mut SlotQueue, scope: &BackupScope, deps: &Deps) {
     for backup in deps.backups.list() {
         let key = ObjectKey::of(&*backup);
-        let name = name_of(&key);
-        // This installation never finishes runs of others, so it must not wait for them.
-        if !has_started_runs(&backup) || !scope.includes(&backup) {
-            continue;
-        }
-        let pods = observe_pods(&key, deps);
-        let held = slots_held(backup.status.as_ref(), &pods, deps.clock.now());
-        queue.record(
-            &name,
-            Some(SlotUse {
-                held,
+        if has_started_runs(&backup) {
+            let used = SlotUse {
+                held: slots_held(&key, Some(&*backup), scope, deps),
                 waiting_since: None,
-            }),
-        );
+            };
+            queue.record(&name_of(&key), used);
+        }
     }
 }
 
@@ -130,8 +132,20 @@ fn active_runs(status: Option<&EtcdBackupStatus>) -> impl Iterator<Item = &Activ
     runs.into_iter().flatten()
 }
 
+/// How many slots an object holds by what the informers show: `backup` is its newest known state, `None` if it is gone or
+/// cannot be decoded.
+pub fn slots_held(key: &ObjectKey, backup: Option<&EtcdBackup>, scope: &BackupScope, deps: &Deps) -> usize {
+    let now = deps.clock.now();
+    match backup {
+        // This installation never finishes runs of others, so it must not wait for them.
+        Some(backup) if !scope.includes(backup) => 0,
+        Some(backup) => slots_held_by_status(backup.status.as_ref(), &observe_pods(key, deps), now),
+        None => slots_held_without_status(&observe_pods(key, deps), now),
+    }
+}
+
 /// How many slots the runs in a status hold, those of a newer version of the operator included.
-pub fn slots_held(status: Option<&EtcdBackupStatus>, pods: &[ObservedPod], now: Timestamp) -> usize {
+fn slots_held_by_status(status: Option<&EtcdBackupStatus>, pods: &[ObservedPod], now: Timestamp) -> usize {
     let started = active_runs(status).filter_map(|run| Some((run.started_at.as_ref()?.0, &run.job)));
     started
         .filter(|(started_at, job)| {
@@ -142,7 +156,7 @@ pub fn slots_held(status: Option<&EtcdBackupStatus>, pods: &[ObservedPod], now: 
 }
 
 /// How many slots the Jobs of an object hold that is gone or cannot be decoded.
-pub fn slots_held_without_status(pods: &[ObservedPod], now: Timestamp) -> usize {
+fn slots_held_without_status(pods: &[ObservedPod], now: Timestamp) -> usize {
     let holding = pods.iter().filter(|pod| pod_holds_slot(pod, now));
     let jobs: BTreeSet<_> = holding.map(|pod| &pod.job_uid).collect();
     jobs.len()

@@ -30,9 +30,9 @@ use tracing::info;
 use crate::act::{self, JobCreation};
 use crate::desired::{Desired, parse_spec};
 use crate::events::{self, BackupEvent};
-use crate::job_slots::{JobSlots, slots_held, slots_held_without_status};
-use crate::observe::{observe, observe_pods};
-use crate::observed_state::{JobSlot, ObservedBackup, ObservedPod};
+use crate::job_slots::{JobSlots, slots_held};
+use crate::observe::observe;
+use crate::observed_state::{JobSlot, ObservedBackup};
 use crate::persisted_state::{PersistedState, Task};
 use crate::plan::freshness::recorded_fresh_until;
 use crate::plan::slot::SlotUse;
@@ -42,7 +42,7 @@ use crate::status::{self, Obstacle};
 
 /// How soon to retry when a Job cannot be created.
 const RETRY_INTERVAL: Duration = Duration::from_secs(30);
-/// How soon to count the Job slots again that an object holds whose spec is refused. Time alone may release them.
+/// How soon to count the Job slots again that an object holds. Time alone may release them.
 const HELD_SLOT_INTERVAL: Duration = Duration::from_secs(30);
 
 /// What the controller reads and writes with.
@@ -123,20 +123,27 @@ impl Reconciler {
         backups.iter().map(|backup| ObjectKey::of(&**backup)).collect()
     }
 
-    /// Reconciles one object, and records its use of the Job slots, also after a failure.
+    /// Reconciles one object, and records its use of the Job slots, whatever way that ends.
     async fn reconcile(&self, key: &ObjectKey) -> Result<Wake, Error> {
-        let mut slot_use = None;
-        let result = Box::pin(self.reconcile_object(key, &mut slot_use)).await;
-        if result.is_ok() {
-            // An object that belongs to another installation uses no slots.
-            slot_use.get_or_insert_default();
+        let mut slot_record = SlotRecord {
+            reconciler: self,
+            key,
+            waiting_since: None,
+        };
+        let result = Box::pin(self.reconcile_object(key, &mut slot_record.waiting_since)).await;
+        drop(slot_record);
+        if self.deps.job_slots.are_held_by(key) {
+            return result.map(|wake| wake.or(Wake::After(HELD_SLOT_INTERVAL)));
         }
-        self.deps.job_slots.record(key, slot_use, &self.scope, &self.deps);
         result
     }
 
-    /// Reconciles one object. `slot_use` stays `None` while its use of the Job slots is not known.
-    async fn reconcile_object(&self, key: &ObjectKey, slot_use: &mut Option<SlotUse>) -> Result<Wake, Error> {
+    /// Reconciles one object. `waiting_since` becomes the time since when a run of it has waited for a Job slot.
+    async fn reconcile_object(
+        &self,
+        key: &ObjectKey,
+        waiting_since: &mut Option<Timestamp>,
+    ) -> Result<Wake, Error> {
         let Deps {
             backups,
             clusters,
@@ -148,10 +155,6 @@ impl Reconciler {
         let Some(backup) = backups.get(key) else {
             self.latest.forget(key);
             self.other_installations.forget(key);
-            *slot_use = Some(SlotUse {
-                held: slots_held_without_status(&observe_pods(key, &self.deps), clock.now()),
-                waiting_since: None,
-            });
             let is_in_scope = |bad: &Malformed| {
                 let (cluster, controlled_by) = (bad.cluster.as_deref(), bad.controlled_by.as_deref());
                 self.scope
@@ -189,11 +192,10 @@ impl Reconciler {
             parsed = parse_spec(&without_schedule(&backup), clock.now());
         }
         match parsed {
-            Ok(desired) => Box::pin(self.reconcile_accepted(backup, desired, &references, slot_use)).await,
-            Err(refused) => {
-                self.reconcile_refused(backup, &refused, &references, slot_use)
-                    .await
+            Ok(desired) => {
+                Box::pin(self.reconcile_accepted(backup, desired, &references, waiting_since)).await
             }
+            Err(refused) => self.reconcile_refused(backup, &refused, &references).await,
         }
     }
 
@@ -204,7 +206,6 @@ impl Reconciler {
         backup: Arc<EtcdBackup>,
         refused: &[Refusal],
         references: &References,
-        slot_use: &mut Option<SlotUse>,
     ) -> Result<Wake, Error> {
         let has_no_runs = backup
             .status
@@ -222,16 +223,10 @@ impl Reconciler {
         let now = self.deps.clock.now();
         let after = status::refused(&backup, refused, references, now);
         let backup = self.write_status(&backup, after).await?;
-        let pods = observe_pods(&ObjectKey::of(&*backup), &self.deps);
-        *slot_use = Some(slot_use_of(&backup, &pods, None, now));
         // The last good backup may become late while the spec is refused.
         let deadline = backup.status.as_ref().and_then(recorded_fresh_until);
         let rest = deadline.and_then(|by| Duration::try_from(by.duration_since(now)).ok());
-        let until_late = rest.map(|rest| rest + Duration::from_secs(1));
-        let holds_slot = slot_use.is_some_and(|slots| slots.held > 0);
-        let until_released = holds_slot.then_some(HELD_SLOT_INTERVAL);
-        let wake = until_late.into_iter().chain(until_released).min();
-        Ok(wake.map_or(Wake::OnChange, Wake::After))
+        Ok(rest.map_or(Wake::OnChange, |rest| Wake::After(rest + Duration::from_secs(1))))
     }
 
     /// Writes the plan into the status, and only then carries it out: Events, deleted Jobs, the finalizer, new Jobs.
@@ -240,7 +235,7 @@ impl Reconciler {
         backup: Arc<EtcdBackup>,
         desired: Desired,
         references: &References,
-        slot_use: &mut Option<SlotUse>,
+        waiting_since: &mut Option<Timestamp>,
     ) -> Result<Wake, Error> {
         let deps = &*self.deps;
         let is_being_deleted = backup.metadata.deletion_timestamp.is_some();
@@ -266,8 +261,7 @@ impl Reconciler {
         let new_former_locations = status::new_former_locations(backup.status.as_ref(), &after);
         let backup = self.write_status(&backup, after).await?;
         let is_waiting = matches!(observed.job_slot, JobSlot::Denied { .. });
-        let waiting_since = queued_since.filter(|_| is_waiting);
-        *slot_use = Some(slot_use_of(&backup, &observed.pods, waiting_since, observed.now));
+        *waiting_since = queued_since.filter(|_| is_waiting);
         if !new_former_locations.is_empty() {
             let event = events::former_locations_added(&observed.desired, &new_former_locations);
             self.emit(&backup, event);
@@ -374,16 +368,29 @@ impl Reconciler {
     }
 }
 
-/// What an object uses of the Job slots by its persisted status.
-fn slot_use_of(
-    backup: &EtcdBackup,
-    pods: &[ObservedPod],
+/// Records what an object uses of the Job slots when its reconcile ends: also if it fails or panics, or if the deadline of
+/// the controller drops it. Its slots would otherwise stay in use for ever.
+struct SlotRecord<'a> {
+    reconciler: &'a Reconciler,
+    key: &'a ObjectKey,
+    /// Since when a run of the object has waited for a slot, as its status says.
     waiting_since: Option<Timestamp>,
-    now: Timestamp,
-) -> SlotUse {
-    SlotUse {
-        held: slots_held(backup.status.as_ref(), pods, now),
-        waiting_since,
+}
+
+impl Drop for SlotRecord<'_> {
+    fn drop(&mut self) {
+        let Reconciler {
+            deps, latest, scope, ..
+        } = self.reconciler;
+        let newest = deps
+            .backups
+            .get(self.key)
+            .map(|cached| latest.written(self.key).unwrap_or(cached));
+        let used = SlotUse {
+            held: slots_held(self.key, newest.as_deref(), scope, deps),
+            waiting_since: self.waiting_since,
+        };
+        deps.job_slots.record(self.key, used, scope, deps);
     }
 }
 

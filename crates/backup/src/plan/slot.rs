@@ -113,21 +113,21 @@ impl SlotQueue {
         is_next
     }
 
-    /// Records what a reconcile found; `None` if it failed before it knew. Then a granted slot is returned, and the run no
-    /// longer waits, so that it keeps no other run from starting. Its next reconcile may ask again.
-    pub fn record(&mut self, name: &BackupName, found: Option<SlotUse>) {
-        let before = self.entries.get(name).copied().unwrap_or_default();
-        let recorded = found.unwrap_or(SlotUse {
-            waiting_since: None,
-            ..before.recorded
-        });
+    /// Records what an `EtcdBackup` uses when its reconcile has ended. A slot that was granted to it is in `used`, or is
+    /// returned.
+    pub fn record(&mut self, name: &BackupName, used: SlotUse) {
         self.set(
             name,
             Entry {
-                recorded,
+                recorded: used,
                 is_granted: false,
             },
         );
+    }
+
+    /// Whether an `EtcdBackup` holds slots.
+    pub fn is_held_by(&self, name: &BackupName) -> bool {
+        self.entries.get(name).is_some_and(|entry| entry.held() > 0)
     }
 
     /// The waiting `EtcdBackup`s that may start a run now, in their order: at most as many as slots are free.
@@ -224,7 +224,7 @@ mod tests {
     fn runs_start_in_the_order_of_their_due_times_and_within_the_limit() {
         let mut queue = SlotQueue::new(3);
         for (second, own) in [(5, "c"), (1, "b"), (1, "a"), (9, "d")] {
-            queue.record(&name("shop", own), Some(waiting(second)));
+            queue.record(&name("shop", own), waiting(second));
         }
         for (held, expected) in [
             (0, vec!["a", "b", "c"]),
@@ -232,7 +232,7 @@ mod tests {
             (3, vec![]),
             (7, vec![]),
         ] {
-            queue.record(&name("shop", "other"), Some(holding(held)));
+            queue.record(&name("shop", "other"), holding(held));
             assert_eq!(names(&queue.next()), expected, "{held} slots in use");
         }
     }
@@ -243,15 +243,13 @@ mod tests {
         assert!(queue.take(&name("shop", "a"), at(1)));
         assert!(!queue.take(&name("shop", "b"), at(0)));
         // The reconcile of a failed: its slot is free again, and b does not wait for a.
-        queue.record(&name("shop", "a"), None);
+        queue.record(&name("shop", "a"), SlotUse::default());
         assert_eq!(names(&queue.next()), ["b"]);
         assert!(queue.take(&name("shop", "b"), at(0)));
-        queue.record(&name("shop", "b"), Some(holding(1)));
+        queue.record(&name("shop", "b"), holding(1));
+        assert!(queue.is_held_by(&name("shop", "b")) && !queue.is_held_by(&name("shop", "a")));
         assert!(!queue.take(&name("shop", "a"), at(1)));
-        // A reconcile that fails leaves the slots of runs that started earlier.
-        queue.record(&name("shop", "b"), None);
-        assert!(!queue.take(&name("shop", "a"), at(1)));
-        queue.record(&name("shop", "b"), Some(SlotUse::default()));
+        queue.record(&name("shop", "b"), SlotUse::default());
         assert!(queue.take(&name("shop", "a"), at(1)));
     }
 
@@ -263,7 +261,7 @@ mod tests {
         }
         // The cluster of all three is scaled to 0: their reconciles find that none may start.
         for own in ["a", "b", "c"] {
-            queue.record(&name("shop", own), Some(SlotUse::default()));
+            queue.record(&name("shop", own), SlotUse::default());
         }
         assert!(queue.take(&name("bank", "nightly"), at(9)));
     }
@@ -272,12 +270,12 @@ mod tests {
     fn a_namespace_with_half_of_the_slots_comes_after_the_others() {
         let mut queue = SlotQueue::new(4);
         for own in ["a", "b", "c", "d", "e"] {
-            queue.record(&name("shop", own), Some(waiting(1)));
+            queue.record(&name("shop", own), waiting(1));
         }
-        queue.record(&name("bank", "late"), Some(waiting(50)));
+        queue.record(&name("bank", "late"), waiting(50));
         assert_eq!(names(&queue.next()), ["a", "b", "late", "c"]);
         // No slot stays free for a namespace in which nothing waits.
-        queue.record(&name("bank", "late"), Some(SlotUse::default()));
+        queue.record(&name("bank", "late"), SlotUse::default());
         assert_eq!(names(&queue.next()), ["a", "b", "c", "d"]);
     }
 
@@ -352,14 +350,14 @@ mod tests {
     fn a_namespace_never_gets_more_than_half_of_an_odd_number_of_slots_while_another_one_waits() {
         let mut queue = SlotQueue::new(3);
         for own in ["a", "b", "c"] {
-            queue.record(&name("shop", own), Some(waiting(1)));
+            queue.record(&name("shop", own), waiting(1));
         }
-        queue.record(&name("bank", "late"), Some(waiting(50)));
+        queue.record(&name("bank", "late"), waiting(50));
         assert_eq!(names(&queue.next())[..2], ["a", "late"]);
         // With a single slot all namespaces take turns by their due times.
         let mut queue = SlotQueue::new(1);
-        queue.record(&name("shop", "a"), Some(waiting(1)));
-        queue.record(&name("bank", "late"), Some(waiting(50)));
+        queue.record(&name("shop", "a"), waiting(1));
+        queue.record(&name("bank", "late"), waiting(50));
         assert_eq!(names(&queue.next()), ["a"]);
     }
 
@@ -373,19 +371,19 @@ mod tests {
             let mut queue = SlotQueue::new(limit);
             for (namespace, run) in &runs {
                 let own = name(&namespace.to_string(), &run.to_string());
-                queue.record(&own, Some(waiting(i64::from(*run))));
+                queue.record(&own, waiting(i64::from(*run)));
             }
             let (mut running, mut left, mut ends) = (Vec::new(), runs.len(), ends.iter().cycle());
             while left > 0 {
                 for next in queue.next() {
                     prop_assert!(queue.take(&next, at(i64::from(next.1.parse::<u8>().unwrap()))));
-                    queue.record(&next, Some(holding(1)));
+                    queue.record(&next, holding(1));
                     running.push(next);
                 }
                 prop_assert!(!running.is_empty() && running.len() <= limit);
                 prop_assert_eq!(queue.in_use(), running.len());
                 let ended = running.swap_remove(ends.next().unwrap().index(running.len()));
-                queue.record(&ended, Some(SlotUse::default()));
+                queue.record(&ended, SlotUse::default());
                 left -= 1;
             }
             prop_assert!(queue.entries.is_empty() && queue.waiting.is_empty());

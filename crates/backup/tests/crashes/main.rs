@@ -6,5 +6,6 @@
 mod crash_anywhere;
 mod edits;
 mod fake_jobs;
+mod job_slots;
 mod operator;
 mod test_cluster;

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use etcd_operator_api::cluster::DefaultRepository;
 use etcd_operator_api::names::{APP_BACKUP_VALUE, LABEL_APP, LABEL_BACKUP};
@@ -28,6 +29,9 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::client::Body;
 use tokio_util::sync::CancellationToken;
 use tower::Service;
+
+/// The deadline of a reconcile: shorter than that of a call, so that a test can have either pass.
+const DEADLINE: Duration = Duration::from_secs(5);
 
 /// The API server behind the gate.
 #[derive(Clone)]
@@ -132,6 +136,7 @@ async fn operate(client: kube::Client, now: Timestamp, most_jobs: usize) {
         .gate(&jobs.synced())
         .gate(&pods.synced())
         .concurrency(4)
+        .deadline(DEADLINE)
         .objects(backups.store());
     let wake = controller.wakeup();
     backups.sink(move |change| {
