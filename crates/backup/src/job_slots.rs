@@ -165,7 +165,16 @@ fn slots_held_without_status(pods: &[ObservedPod], now: Timestamp) -> usize {
 /// Whether a status lists a backup that has not finished, whether it has started or not. Prune and erase runs do not
 /// count.
 pub fn has_unfinished_backup(status: &EtcdBackupStatus) -> bool {
-    active_runs(Some(status)).any(|run| Task::parse(&run.task) == Some(Task::Backup))
+    has_unfinished(status, Task::Backup)
+}
+
+/// Whether a status lists a prune run that has not finished, whether it has started or not.
+pub fn has_unfinished_prune(status: &EtcdBackupStatus) -> bool {
+    has_unfinished(status, Task::Prune)
+}
+
+fn has_unfinished(status: &EtcdBackupStatus, task: Task) -> bool {
+    active_runs(Some(status)).any(|run| run.task == task.as_str())
 }
 
 #[cfg(test)]
@@ -188,6 +197,7 @@ mod tests {
             ("Verify", false),
         ] {
             assert_eq!(has_unfinished_backup(&with(task)), wanted, "{task}");
+            assert_eq!(has_unfinished_prune(&with(task)), task == "Prune", "{task}");
         }
     }
 }

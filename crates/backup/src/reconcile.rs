@@ -30,10 +30,9 @@ use tracing::info;
 use crate::act::{self, JobCreation};
 use crate::desired::{Desired, parse_spec};
 use crate::events::{self, BackupEvent};
-use crate::job_slots::{JobSlots, slots_held};
+use crate::job_slots::{JobSlots, has_unfinished_prune, slots_held};
 use crate::observe::observe;
 use crate::observed_state::{JobSlot, ObservedBackup};
-use crate::persisted_state::{PersistedState, Task};
 use crate::plan::freshness::recorded_fresh_until;
 use crate::plan::slot::SlotUse;
 use crate::plan::{Plan, plan};
@@ -108,11 +107,7 @@ impl Reconciler {
     /// The backups of a namespace whose prune Jobs run, to be reconciled when a restore of the namespace changes: such a Job
     /// must not delete what the restore has selected.
     pub fn pruning(backups: &Store<EtcdBackup>, restore: &ObjectKey) -> Vec<ObjectKey> {
-        let is_pruning = |backup: &EtcdBackup| {
-            PersistedState::read(backup.status.as_ref())
-                .run_of(Task::Prune)
-                .is_some()
-        };
+        let is_pruning = |backup: &EtcdBackup| backup.status.as_ref().is_some_and(has_unfinished_prune);
         let pruning = backups.filter(&restore.namespace, is_pruning);
         pruning.iter().map(|backup| ObjectKey::of(&**backup)).collect()
     }
