@@ -68,13 +68,19 @@ impl Entry {
     }
 }
 
-/// All slots: who holds them and who waits. Each change costs as much as the number of waiting namespaces.
+/// The place of a waiting namespace in line: whether it holds half of the slots or more, the due time and the name of its
+/// first waiting `EtcdBackup`, and its own name.
+type Turn = (bool, Timestamp, String, String);
+
+/// All slots: who holds them and who waits. A change costs as much as the number of slots, however many namespaces wait.
 #[derive(Clone, Debug)]
 pub struct SlotQueue {
     limit: usize,
     entries: BTreeMap<BackupName, Entry>,
     held_by_namespace: BTreeMap<String, usize>,
     waiting: BTreeMap<String, BTreeSet<(Timestamp, String)>>,
+    /// The waiting namespaces in the order of their turns.
+    turns: BTreeSet<Turn>,
 }
 
 impl SlotQueue {
@@ -85,6 +91,7 @@ impl SlotQueue {
             entries: BTreeMap::new(),
             held_by_namespace: BTreeMap::new(),
             waiting: BTreeMap::new(),
+            turns: BTreeSet::new(),
         }
     }
 
@@ -130,27 +137,41 @@ impl SlotQueue {
         self.entries.get(name).is_some_and(|entry| entry.held() > 0)
     }
 
+    /// Whether a namespace that holds this number of slots comes after the others.
+    fn has_its_share(&self, held: usize) -> bool {
+        held >= self.limit / 2
+    }
+
+    /// The turn of a namespace; `None` if nothing waits in it.
+    fn turn(&self, namespace: &str) -> Option<Turn> {
+        let (due, name) = self.waiting.get(namespace)?.first()?;
+        let held = self.held_by_namespace.get(namespace).copied().unwrap_or(0);
+        Some((self.has_its_share(held), *due, name.clone(), namespace.to_owned()))
+    }
+
     /// The waiting `EtcdBackup`s that may start a run now, in their order: at most as many as slots are free.
     pub fn next(&self) -> Vec<BackupName> {
-        let share = self.limit / 2;
+        let free = self.limit.saturating_sub(self.in_use());
+        // Each free slot advances one namespace, so no namespace behind the first ones can come to its turn.
         let mut queues: Vec<_> = self
-            .waiting
+            .turns
             .iter()
-            .map(|(namespace, waiting)| {
+            .take(free)
+            .filter_map(|(_, _, _, namespace)| {
                 let held = self.held_by_namespace.get(namespace).copied().unwrap_or(0);
-                (namespace, held, waiting.iter().peekable())
+                Some((namespace, held, self.waiting.get(namespace)?.iter().peekable()))
             })
             .collect();
         let mut next = Vec::new();
-        for _ in self.in_use()..self.limit {
+        for _ in 0..free {
             let first = queues
                 .iter_mut()
                 .filter_map(|(namespace, held, waiting)| {
                     let head = *waiting.peek()?;
-                    Some(((*held >= share, head), *namespace, held, waiting))
+                    Some(((self.has_its_share(*held), head, *namespace), held, waiting))
                 })
                 .min_by(|(one, ..), (other, ..)| one.cmp(other));
-            let Some(((_, (_, name)), namespace, held, waiting)) = first else {
+            let Some(((_, (_, name), namespace), held, waiting)) = first else {
                 break;
             };
             next.push((namespace.clone(), name.clone()));
@@ -164,6 +185,9 @@ impl SlotQueue {
     fn set(&mut self, name: &BackupName, entry: Entry) {
         let before = self.entries.remove(name).unwrap_or_default();
         let (namespace, own) = name;
+        if let Some(turn) = self.turn(namespace) {
+            self.turns.remove(&turn);
+        }
         if let Some(since) = before.recorded.waiting_since
             && let Some(waiting) = self.waiting.get_mut(namespace)
         {
@@ -184,6 +208,7 @@ impl SlotQueue {
         if entry.held() > 0 || entry.recorded.waiting_since.is_some() {
             self.entries.insert(name.clone(), entry);
         }
+        self.turns.extend(self.turn(namespace));
     }
 }
 
@@ -361,6 +386,25 @@ mod tests {
         assert_eq!(names(&queue.next()), ["a"]);
     }
 
+    /// The definition of [`SlotQueue::next`]: each free slot goes to the first of all waiting `EtcdBackup`s.
+    fn walk(queue: &SlotQueue) -> Vec<BackupName> {
+        let mut held = queue.held_by_namespace.clone();
+        let waits =
+            |(name, entry): (&BackupName, &Entry)| Some((entry.recorded.waiting_since?, name.clone()));
+        let mut waiting: Vec<_> = queue.entries.iter().filter_map(waits).collect();
+        let mut next = Vec::new();
+        while queue.in_use() + next.len() < queue.limit && !waiting.is_empty() {
+            waiting.sort_by_key(|(due, (namespace, own))| {
+                let is_over = held.get(namespace).copied().unwrap_or(0) >= queue.limit / 2;
+                (is_over, *due, own.clone(), namespace.clone())
+            });
+            let (_, name) = waiting.remove(0);
+            *held.entry(name.0.clone()).or_default() += 1;
+            next.push(name);
+        }
+        next
+    }
+
     proptest! {
         #[test]
         fn every_run_starts_and_the_limit_holds(
@@ -386,7 +430,20 @@ mod tests {
                 queue.record(&ended, SlotUse::default());
                 left -= 1;
             }
-            prop_assert!(queue.entries.is_empty() && queue.waiting.is_empty());
+            prop_assert!(queue.entries.is_empty() && queue.waiting.is_empty() && queue.turns.is_empty());
+        }
+
+        #[test]
+        fn the_next_runs_are_those_that_a_walk_through_all_namespaces_finds(
+            limit in 1_usize..7,
+            changes in prop::collection::vec((0_u8..6, 0_u8..4, 0_usize..3, prop::option::of(0_i64..9)), 1..60),
+        ) {
+            let mut queue = SlotQueue::new(limit);
+            for (namespace, own, held, due) in changes {
+                let used = SlotUse { held, waiting_since: due.map(at) };
+                queue.record(&name(&namespace.to_string(), &own.to_string()), used);
+                prop_assert_eq!(queue.next(), walk(&queue));
+            }
         }
     }
 }
