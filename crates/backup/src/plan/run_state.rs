@@ -2,6 +2,7 @@
 //! A repeated Job looks for the manifest of its run first, so nothing is stored twice.
 
 use etcd_operator_api::contract::{JobOutcome, JobResult, Skipped, Stored};
+use etcd_operator_api::span::second;
 use jiff::SignedDuration;
 
 use super::pod_obstacle::PodObstacle;
@@ -81,6 +82,11 @@ pub enum Outcome {
 pub fn split_finished(observed: &ObservedBackup, runs: Vec<Run>) -> (Vec<Run>, Vec<FinishedRun>) {
     let (mut unfinished, mut finished) = (Vec::new(), Vec::new());
     for mut run in runs {
+        let job = observed.job(&run.job_name(&observed.name));
+        if run.started_at.is_none() && job.is_some_and(|job| !job.is_being_deleted) {
+            // It was postponed before the informer showed its Job.
+            run.started_at = Some(second(observed.now));
+        }
         let outcome = run
             .started_at
             .is_some()
@@ -89,7 +95,6 @@ pub fn split_finished(observed: &ObservedBackup, runs: Vec<Run>) -> (Vec<Run>, V
         match outcome {
             None => unfinished.push(run),
             Some(outcome) => {
-                let job = observed.job(&run.job_name(&observed.name));
                 let location = job.and_then(|job| job.location.clone());
                 finished.push(FinishedRun {
                     run,

@@ -95,24 +95,32 @@ pub fn is_suspended(observed: &ObservedBackup, persisted: &PersistedState) -> bo
     observed.desired.is_suspended && observed.deleted_at.is_none() && !is_requested(observed, persisted)
 }
 
-/// Postpones a persisted backup run that has no Job yet while the etcd cluster cannot be backed up. `None` if there is
-/// no such run, or it is suspended or not due.
+/// Postpones a persisted backup run that has no Job yet while the etcd cluster cannot be backed up, or because the user
+/// has suspended it. Returns a run that is due and waits for its cluster, unless it is suspended.
 ///
 /// A restore of the cluster may have begun since the run was due. Its timeout starts anew once the cluster is
 /// available.
 pub fn postpone_unstarted(observed: &ObservedBackup, persisted: &mut PersistedState) -> Option<BlockedRun> {
-    let unavailable = observed.source.as_ref().err()?;
+    let unavailable = observed.source.as_ref().err();
     let is_suspended = is_suspended(observed, persisted);
     let run = persisted.runs.iter_mut().find(|run| run.task == Task::Backup)?;
     let name = run.job_name(&observed.name);
     let has_job = run.job_uid.is_some() || observed.job(&name).is_some() || observed.has_active_pod(&name);
-    if has_job || is_suspended || run.due > observed.now {
+    if has_job || run.due > observed.now {
         return None;
     }
+    if is_suspended {
+        if observed.is_edited {
+            // Without an edit it was requested after the suspension, and has satisfied that request.
+            run.started_at = None;
+        }
+        return None;
+    }
+    let unavailable = unavailable?.clone();
     run.started_at = None;
     Some(BlockedRun {
         due_since: Some(run.due),
-        unavailable: unavailable.clone(),
+        unavailable,
     })
 }
 
