@@ -283,3 +283,32 @@ fn negative(field: &str, rest: &str) -> Refusal {
         format!("must not be negative: {rest}"),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stored_timeout_of_more_than_a_day_counts_as_a_day() {
+        for (seconds, expected) in [
+            (None, DEFAULT_TIMEOUT),
+            (Some(0), DEFAULT_TIMEOUT),
+            (Some(86_400), MAX_TIMEOUT),
+            (Some(86_401), MAX_TIMEOUT),
+            (Some(i64::MAX), MAX_TIMEOUT),
+        ] {
+            let backup: EtcdBackup = serde_json::from_value(json!({
+                "apiVersion": "etcd.database.coreos.com/v1beta2", "kind": "EtcdBackup",
+                "metadata": {"name": "nightly"},
+                "spec": {
+                    "etcdCluster": {"name": "orders"}, "storageType": "Local",
+                    "local": {"persistentVolumeClaim": "backups"},
+                    "backupPolicy": {"timeoutInSecond": seconds},
+                },
+            }))
+            .expect("a backup");
+            let desired = parse_spec(&backup, Timestamp::UNIX_EPOCH).expect("a valid spec");
+            assert_eq!(desired.timeout, expected, "{seconds:?}");
+        }
+    }
+}

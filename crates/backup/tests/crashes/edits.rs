@@ -134,12 +134,7 @@ fn an_edit_of_the_path_reports_where_older_backups_stay_and_so_does_the_deletion
 }
 
 fn condition(cluster: &TestCluster, type_: &str) -> Value {
-    let status = cluster.status("nightly");
-    let mut found = status["conditions"].as_array().into_iter().flatten();
-    found
-        .find(|one| one["type"] == type_)
-        .cloned()
-        .unwrap_or_default()
+    cluster.condition("nightly", type_)
 }
 
 #[test]

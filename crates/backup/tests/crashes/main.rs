@@ -7,5 +7,6 @@ mod crash_anywhere;
 mod edits;
 mod fake_jobs;
 mod job_slots;
+mod obstacles;
 mod operator;
 mod test_cluster;

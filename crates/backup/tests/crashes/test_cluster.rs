@@ -101,6 +101,16 @@ impl TestCluster {
             .map_or(Value::Null, |object| object["status"].clone())
     }
 
+    /// A condition in the status of a backup.
+    pub(crate) fn condition(&self, name: &str, type_: &str) -> Value {
+        let status = self.status(name);
+        let mut found = status["conditions"].as_array().into_iter().flatten();
+        found
+            .find(|one| one["type"] == type_)
+            .cloned()
+            .unwrap_or_default()
+    }
+
     /// Whether the backup has no active run and no Job exists.
     pub(crate) fn is_idle(&self, name: &str) -> bool {
         self.status(name)["active"].is_null() && self.api.list_objects("batch/v1", "Job", "shop").is_empty()
