@@ -75,6 +75,20 @@ pub struct JobDeletion {
 }
 
 impl Plan {
+    /// Whether a run has started, is due or is scheduled, so that a Job is needed now or later.
+    pub fn needs_job(&self) -> bool {
+        match self.progress.reason {
+            Reason::BackingUp
+            | Reason::Pruning
+            | Reason::Queued
+            | Reason::WaitsForCluster
+            | Reason::Retrying => true,
+            Reason::Erasing => !self.removes_finalizer,
+            Reason::Scheduled | Reason::LastRunFailed => self.next_due.is_some(),
+            Reason::Done | Reason::Suspended => false,
+        }
+    }
+
     /// The same plan without results that are recorded already, for a second status write in one reconcile.
     #[must_use]
     pub fn without_recorded_results(&self, observed: &ObservedBackup) -> Self {

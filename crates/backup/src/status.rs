@@ -43,6 +43,7 @@ pub fn status(
     obstacle: Option<&Obstacle>,
 ) -> EtcdBackupStatus {
     let before = backup.status.clone().unwrap_or_default();
+    let obstacle = obstacle.filter(|obstacle| obstacle.matters_to(plan));
     let mut after = EtcdBackupStatus {
         observed_generation: backup.metadata.generation,
         phase: Some(match obstacle {

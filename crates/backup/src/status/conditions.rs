@@ -24,6 +24,15 @@ pub enum Obstacle {
 }
 
 impl Obstacle {
+    /// Whether it keeps a run of this plan from its Job. The operator's image does not matter to a backup that is done
+    /// or suspended.
+    pub fn matters_to(&self, plan: &Plan) -> bool {
+        match self {
+            Self::NoOperatorImage(_) => plan.needs_job(),
+            Self::NameTaken { .. } => true,
+        }
+    }
+
     fn reason(&self) -> &'static str {
         match self {
             Self::NoOperatorImage(_) => "NoOperatorImage",

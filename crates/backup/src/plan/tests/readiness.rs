@@ -5,10 +5,10 @@ use etcd_operator_api::reference::References;
 use etcd_operator_api::refusal::Refusal;
 use etcd_operator_api::{EtcdBackup, EtcdBackupSpec};
 
-use super::fake_kubernetes::{FakeKubernetes, failed, stored, unavailable};
-use crate::observed_state::SourceProblem;
+use super::fake_kubernetes::{FakeKubernetes, NO_SLOT, failed, stored, unavailable};
+use crate::observed_state::{JobSlot, SourceProblem};
 use crate::plan::Plan;
-use crate::status::{refused, status};
+use crate::status::{Obstacle, refused, status};
 
 /// Status and reason of a condition that the status has after this plan.
 fn condition_of(fake: &FakeKubernetes, plan: &Plan, type_: ConditionType) -> (String, String) {
@@ -21,6 +21,23 @@ fn condition_of(fake: &FakeKubernetes, plan: &Plan, type_: ConditionType) -> (St
 
 fn is_true(fake: &FakeKubernetes, plan: &Plan, type_: ConditionType) -> bool {
     condition_of(fake, plan, type_).0 == "True"
+}
+
+/// The phase, and whether the status reports that the operator's image is missing.
+fn without_image(fake: &FakeKubernetes, plan: &Plan) -> (String, bool) {
+    let backup = EtcdBackup::new("nightly", EtcdBackupSpec::default());
+    let missing = Obstacle::NoOperatorImage("Set --image.".to_owned());
+    let status = status(
+        &backup,
+        &fake.observed,
+        plan,
+        &References::default(),
+        Some(&missing),
+    );
+    let conditions = status.conditions.expect("conditions");
+    let stalled = condition::find(&conditions, ConditionType::Stalled).expect("the condition");
+    let is_reported = stalled.reason.as_deref() == Some("NoOperatorImage");
+    (status.phase.expect("a phase"), is_reported)
 }
 
 /// Whether `Ready`, `Reconciling` and `Stalled` are true.
@@ -149,4 +166,40 @@ fn a_late_periodic_backup_is_not_ready() {
     assert_eq!(kstatus(&fake, &plan), READY);
     let plan = fake.reconcile_at(9_000);
     assert_eq!(kstatus(&fake, &plan), STALLED);
+}
+
+#[test]
+fn a_missing_operator_image_is_reported_only_while_a_run_needs_it() {
+    let reported = |phase: &str, is_reported| (phase.to_owned(), is_reported);
+    let blocked = reported("Waiting", true);
+    let mut fake = FakeKubernetes::once();
+    fake.observed.job_slot = NO_SLOT;
+    let plan = fake.reconcile_at(1);
+    assert_eq!(without_image(&fake, &plan), blocked, "due");
+    fake.observed.job_slot = JobSlot::Granted;
+    let plan = fake.reconcile_at(2);
+    assert_eq!(without_image(&fake, &plan), blocked, "started");
+    fake.finish_job(&failed("Credentials"));
+    let plan = fake.reconcile_at(3);
+    assert_eq!(without_image(&fake, &plan), blocked, "to be retried");
+    fake.reconcile_at(100);
+    fake.succeed_job();
+    let plan = fake.reconcile_at(101);
+    assert_eq!(without_image(&fake, &plan), reported("Succeeded", false));
+
+    let mut fake = FakeKubernetes::every(600);
+    fake.reconcile_at(1);
+    fake.succeed_job();
+    let plan = fake.reconcile_at(2);
+    assert_eq!(without_image(&fake, &plan), blocked, "scheduled");
+    fake.observed.source = unavailable(SourceProblem::NotFormed);
+    let plan = fake.reconcile_at(601);
+    assert_eq!(
+        without_image(&fake, &plan),
+        blocked,
+        "due while its cluster has not formed"
+    );
+    fake.observed.desired.is_suspended = true;
+    let plan = fake.reconcile_at(602);
+    assert_eq!(without_image(&fake, &plan), reported("Suspended", false));
 }
