@@ -161,9 +161,12 @@ impl Reconciler {
         let Some(backup) = self.latest.newest(backup, applier).await? else {
             return Ok(Wake::OnChange);
         };
+        let cluster = cluster_of(&backup).map(|name| key.beside(name));
         match self.scope.exclusion(&backup) {
             Some(Exclusion::OutOfScope(not_served)) => {
-                if let Some(after) = status::out_of_scope(&backup, &not_served, clock.now())
+                let cluster = cluster.and_then(|cluster| clusters.get(&cluster));
+                let now = clock.now();
+                if let Some(after) = status::out_of_scope(&backup, cluster.as_deref(), &not_served, now)
                     && backup.metadata.deletion_timestamp.is_none()
                 {
                     self.write_status(&backup, after).await?;
@@ -176,7 +179,6 @@ impl Reconciler {
             }
             None => {}
         }
-        let cluster = cluster_of(&backup).map(|name| key.beside(name));
         self.other_installations.forget(key);
         let references = cluster.map_or_else(References::default, |cluster| {
             References::default().with(format!("EtcdCluster {}", cluster.name), clusters.sight(&cluster))

@@ -5,6 +5,7 @@
 
 mod conditions;
 mod former_locations;
+mod scope;
 
 use etcd_operator_api::backup::{ActiveRun, BackupRecord};
 use etcd_operator_api::contract::Skipped;
@@ -16,7 +17,6 @@ use etcd_operator_api::{
     EtcdBackup, EtcdBackupStatus, condition,
     condition::{Condition, ConditionType, Finding},
     reference::References,
-    scope::NotServed,
 };
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -27,6 +27,7 @@ use crate::plan::{FinishedRun, Outcome, Phase, Plan, describe_failure};
 
 pub use conditions::Obstacle;
 pub use former_locations::{kept_at, kept_at_with_advice, new_former_locations};
+pub use scope::out_of_scope;
 
 /// How many good backups the history lists; the manifests in the store list all of them.
 const MAX_HISTORY: usize = 10;
@@ -207,20 +208,4 @@ fn merge_conditions(backup: &EtcdBackup, findings: &[Finding], now: Timestamp) -
         backup.metadata.generation,
         now,
     )
-}
-
-/// The status of an `EtcdBackup` outside this installation's scope; `None` if it has a condition already. Two installations
-/// that went on writing one status would never stop.
-pub fn out_of_scope(backup: &EtcdBackup, not_served: &NotServed, now: Timestamp) -> Option<EtcdBackupStatus> {
-    let before = backup.status.clone().unwrap_or_default();
-    let conditions = condition::left_alone(
-        before.conditions.as_deref(),
-        not_served,
-        backup.metadata.generation,
-        now,
-    )?;
-    Some(EtcdBackupStatus {
-        conditions: Some(conditions),
-        ..before
-    })
 }
