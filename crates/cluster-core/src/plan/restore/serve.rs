@@ -77,7 +77,11 @@ pub fn decide(view: &ClusterView<'_>, persisted: &mut PersistedState, mut restor
             }
             _ if has_unknown_alarms(observed) => "etcd tells which alarms are raised".to_owned(),
             Some(next) => format!("the EtcdRestore {next} takes its place, or is deleted"),
-            None => "what the members serve is compared with the backup".to_owned(),
+            // Only the EtcdRestore knows the result. Data that differs from the backup is never opened to clients.
+            None => {
+                "a comparison confirms that the members serve the data of the backup (see the condition Progressing of the EtcdRestore for its result)"
+                    .to_owned()
+            }
         };
         let text = format!("The EtcdRestore {}: waiting until {what}.", restore.name);
         return FlowDecision::without_operation(Reason::Restoring, text);

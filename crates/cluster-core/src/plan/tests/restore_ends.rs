@@ -317,6 +317,10 @@ fn clients_stay_out_while_whoever_asked_is_there_and_has_not_compared() {
         follow(&mut scene);
         assert!(!is_open(&scene), "the annotation alone was lost");
     }
+    assert_eq!(
+        plan(&scene.observed).explanation.text,
+        "The EtcdRestore back: waiting until a comparison confirms that the members serve the data of the backup (see the condition Progressing of the EtcdRestore for its result)."
+    );
     scene.observed.is_requester_present = false;
     follow(&mut scene);
     assert!(is_open(&scene), "nobody is left who would compare");
