@@ -14,22 +14,27 @@ use super::MAX_MESSAGE_CHARS;
 use crate::build::{CONTAINER, TOOL};
 use crate::observed_state::{JobEnd, ObservedJob};
 
+/// How long after its grace period a pod is given up: its node does not stop it, because the node is lost.
+const LOST_POD_TIMEOUT: Duration = Duration::from_mins(1);
+
 /// How long a Job may have no pod before that is reported.
 const POD_CREATION_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The observed state of a Job; `pods` may contain pods of other Jobs.
 pub fn observe_job<'a>(job: &Job, pods: impl Iterator<Item = &'a Pod>, now: Timestamp) -> ObservedJob {
     let uid = job.uid().unwrap_or_default();
-    let conditions = job
-        .status
-        .iter()
-        .flat_map(|status| status.conditions.iter().flatten());
-    let end = conditions
-        .filter(|condition| condition.status == "True")
-        .find(|condition| ["Complete", "Failed"].contains(&condition.type_.as_str()));
     let own: Vec<_> = pods
         .filter(|pod| pod.owner_references().iter().any(|owner| owner.uid == uid))
         .collect();
+    let conditions = job.status.iter().flat_map(|status| &status.conditions).flatten();
+    let find = |types: &[&str]| {
+        let mut holding = conditions.clone().filter(|condition| condition.status == "True");
+        holding.find(|condition| types.contains(&condition.type_.as_str()))
+    };
+    // From Kubernetes 1.31 on, `Failed` comes only when the last pod is gone, which never happens on a lost node. What such
+    // a pod may still do is harmless: the Jobs only read, except for the safety backup, which replaces no other backup.
+    let end = find(&["Complete", "Failed"])
+        .or_else(|| find(&["FailureTarget"]).filter(|_| has_only_lost_pods(&own, now)));
     let tools: Vec<_> = own
         .iter()
         .filter_map(|pod| Some((*pod, tool_state(pod)?)))
@@ -75,6 +80,21 @@ pub fn observe_job<'a>(job: &Job, pods: impl Iterator<Item = &'a Pod>, now: Time
         result: results.max_by_key(|(time, _)| *time).map(|(_, result)| result),
         uid,
     }
+}
+
+/// Whether a Job has pods that have not ended, and every one of them should have stopped a minute ago.
+fn has_only_lost_pods(pods: &[&Pod], now: Timestamp) -> bool {
+    let is_active = |pod: &&&Pod| {
+        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+        !phase.is_some_and(|phase| ["Succeeded", "Failed"].contains(&phase))
+    };
+    let is_lost = |pod: &&Pod| {
+        // The API server sets the time at which the grace period ends.
+        let stops_at = pod.metadata.deletion_timestamp.as_ref();
+        stops_at.is_some_and(|at| at.0.checked_add(LOST_POD_TIMEOUT).is_ok_and(|due| now >= due))
+    };
+    let mut active = pods.iter().filter(is_active).peekable();
+    active.peek().is_some() && active.all(is_lost)
 }
 
 /// Why a Job has no pod, once the Job controller should have created one. Only Events of the Job contain the reason, and
@@ -144,4 +164,83 @@ fn waiting_reason(pod: &Pod, state: Option<&ContainerState>) -> Option<String> {
         return (!words.is_empty()).then(|| bounded(&words.join(": "), MAX_MESSAGE_CHARS));
     }
     Some(bounded(&unscheduled(pod)?.text()?, MAX_MESSAGE_CHARS))
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::SignedDuration;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn job(conditions: &Value) -> Job {
+        serde_json::from_value(json!({
+            "metadata": {"name": "back-v1", "uid": "j"}, "status": {"conditions": conditions},
+        }))
+        .expect("a Job")
+    }
+
+    fn pod(name: &str, phase: &str, deleted: Option<&str>) -> Pod {
+        serde_json::from_value(json!({
+            "metadata": {
+                "name": name, "deletionTimestamp": deleted,
+                "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "back-v1", "uid": "j"}],
+            },
+            "status": {"phase": phase},
+        }))
+        .expect("a pod")
+    }
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().expect("a time")
+    }
+
+    /// Kubernetes reports `Failed` only when the last pod is gone, and a lost node never confirms that.
+    #[test]
+    fn a_job_at_its_deadline_ends_although_its_node_is_lost() {
+        let conditions = json!([{
+            "type": "FailureTarget", "status": "True", "reason": "DeadlineExceeded",
+            "message": "Job was active longer than specified deadline", "lastTransitionTime": "2026-03-01T12:00:00Z",
+        }]);
+        let job = job(&conditions);
+        let grace_end = Some("2026-03-01T12:00:30Z");
+        let (lost, ended) = (pod("a", "Running", grace_end), pod("b", "Failed", grace_end));
+        let replaced = pod("c", "Pending", None);
+        let later = Some("2026-03-01T12:05:00Z");
+        let later = pod("d", "Running", later);
+        for (pods, now, is_end) in [
+            (vec![&lost], "2026-03-01T12:01:29Z", false),
+            (vec![&lost], "2026-03-01T12:01:30Z", true),
+            (vec![&lost, &ended], "2026-03-01T12:01:30Z", true),
+            // Kubernetes reports these itself.
+            (vec![&ended], "2026-03-02T12:00:00Z", false),
+            (vec![], "2026-03-02T12:00:00Z", false),
+            // These may still stop.
+            (vec![&lost, &later], "2026-03-01T12:01:30Z", false),
+            (vec![&lost, &replaced], "2026-03-02T12:00:00Z", false),
+        ] {
+            let count = pods.len();
+            let found = observe_job(&job, pods.into_iter(), at(now));
+            let end = found.end.map(|end| (end.is_complete, end.at));
+            let wanted = is_end.then(|| (false, at("2026-03-01T12:00:00Z")));
+            assert_eq!(end, wanted, "{count} pods at {now}");
+        }
+        let running = self::job(&json!([]));
+        let much_later = at("2026-03-01T12:00:00Z") + SignedDuration::from_hours(9);
+        assert_eq!(observe_job(&running, [&lost].into_iter(), much_later).end, None);
+    }
+
+    #[test]
+    fn the_condition_failed_comes_before_failure_target() {
+        let conditions = json!([
+            {"type": "FailureTarget", "status": "True", "message": "first", "lastTransitionTime": "2026-03-01T12:00:00Z"},
+            {"type": "Failed", "status": "True", "message": "last", "lastTransitionTime": "2026-03-01T12:01:00Z"},
+        ]);
+        let found = observe_job(&job(&conditions), [].into_iter(), at("2026-03-01T13:00:00Z"));
+        let end = found.end.expect("an end");
+        assert_eq!(
+            (end.message.as_str(), end.at),
+            ("last", at("2026-03-01T12:01:00Z"))
+        );
+    }
 }
