@@ -21,6 +21,9 @@ use crate::plan::{Phase, Plan};
 /// Longest message in the status.
 const MAX_MESSAGE_CHARS: usize = 2_000;
 
+/// The message of the condition `Finished` of a restore that was refused before it started.
+const NEVER_STARTED: &str = "Nothing starts while the spec is refused: see the condition Accepted.";
+
 /// The status of a served restore. `references` tells whether the referenced objects exist.
 pub fn status(
     restore: &EtcdRestore,
@@ -104,9 +107,11 @@ pub fn refused_status(restore: &EtcdRestore, refused: &[Refusal], now: Timestamp
     let before = restore.status.clone().unwrap_or_default();
     let mut findings = vec![refusal::accepted(refused)];
     findings.extend(refusal::stalled(refused));
-    findings.extend(refusal::finished_before(
-        before.conditions.as_deref().unwrap_or_default(),
-    ));
+    let finished_before = refusal::finished_before(before.conditions.as_deref().unwrap_or_default());
+    findings.push(
+        finished_before
+            .unwrap_or_else(|| condition::finished(FinishedReason::Unfinished, NEVER_STARTED.to_owned())),
+    );
     EtcdRestoreStatus {
         observed_generation: restore.metadata.generation,
         conditions: Some(merge_conditions(restore, &findings, now)),

@@ -159,6 +159,7 @@ fn an_invalid_restore_names_field_and_remedy_in_reason_and_condition() {
                 ("Ready", "False", reason),
                 ("Reconciling", "False", reason),
                 ("Stalled", "True", reason),
+                ("Finished", "False", "Unfinished"),
             ],
         );
         assert_eq!(status.phase.as_deref(), Some("Invalid"), "{spec}");
