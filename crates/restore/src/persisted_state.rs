@@ -5,7 +5,7 @@
 
 use etcd_operator_api::EtcdRestoreStatus;
 use etcd_operator_api::backup::BackupRecord;
-use etcd_operator_api::condition::{self, ConditionType};
+use etcd_operator_api::condition::{self, ConditionType, FinishedReason};
 use etcd_operator_api::contract::{self, CommitRecord};
 use jiff::Timestamp;
 
@@ -21,6 +21,9 @@ pub struct PersistedState {
     /// Whether the restore failed and is retried only after an edit of its spec. The cause of the failure may disappear,
     /// and the Job may still exist.
     pub awaits_edit: bool,
+    /// The message of the condition `Finished` if it reports a failure. The restore then starts again only after an edit
+    /// of its spec.
+    pub failure: Option<String>,
     /// Whether the restore succeeded. It is then never carried out again.
     pub succeeded: bool,
     /// Whether the restore passed its commit point, so that the previous data cannot come back.
@@ -68,14 +71,18 @@ impl PersistedState {
         let Some(status) = status else {
             return Self::default();
         };
+        let conditions = status.conditions.as_deref().unwrap_or_default();
+        let find = |type_| condition::find(conditions, type_);
+        let has_failed = FinishedReason::read(conditions) == Some(FinishedReason::Failed);
+        let progress = find(ConditionType::Progressing).and_then(|found| found.reason.as_deref());
+        let is_reason = |reason: &Reason| progress == Some(reason.as_str());
         Self {
             phase: status.phase.clone().unwrap_or_default(),
             message: status.reason.clone(),
-            awaits_edit: condition::find(
-                status.conditions.as_deref().unwrap_or_default(),
-                ConditionType::Progressing,
-            )
-            .is_some_and(|found| found.reason.as_deref() == Some(Reason::FailedBefore.as_str())),
+            awaits_edit: is_reason(&Reason::FailedBefore),
+            failure: find(ConditionType::Finished)
+                .filter(|_| has_failed)
+                .map(|found| found.message.clone().unwrap_or_default()),
             succeeded: status.succeeded,
             committed: status.committed,
             object: status.object.clone(),

@@ -53,9 +53,7 @@ pub fn plan_safety_backup(
     plan.keep_jobs.push(verify.name.clone());
     match outcome(observed, &job.name) {
         // A restore must not start unexpectedly, days later, because a quorum came back.
-        Outcome::NotStarted if has_failed(observed) => {
-            Some(refuse(state, &format!("an earlier attempt failed. {retry_hint}")))
-        }
+        Outcome::NotStarted if has_failed(observed) => Some(stay_failed(observed)),
         Outcome::NotStarted | Outcome::Running(None) => {
             plan.job = Some(job);
             Some(plan)

@@ -19,8 +19,8 @@ pub const MAX_ATTEMPTS: i64 = 6;
 /// How long after its due time a retry is still made automatically.
 const RETRY_WINDOW: Duration = Duration::from_mins(10);
 
-/// How long after the last Job a backup that was refused because of the cluster is restored automatically once the cluster
-/// is changed. An upgrade of the cluster months later must not start the restore.
+/// How long after the last Job its result still counts for a failed restore that is retried. A restore must not start
+/// unexpectedly, days later, because an operator runs again.
 const REUSE_WINDOW: Duration = Duration::from_hours(1);
 
 /// The beginning of the message of a restore that was rolled back.
@@ -47,8 +47,14 @@ pub fn verify(observed: &ObservedRestore) -> Plan {
     if is_failed && state.awaits_edit {
         return stay_failed(observed);
     }
+    // Users act on a reported end: they may have created another restore, and clients may write.
+    let is_final = |plan: &Plan| plan.phase == Phase::Failed && !plan.will_retry;
+    let has_ended = is_failed && state.failure.is_some();
     match check_ready(observed) {
-        Ok((cluster, source)) => run_attempt(observed, cluster, source),
+        Ok((cluster, source)) => match run_attempt(observed, cluster, source) {
+            plan if has_ended && !is_final(&plan) => stay_failed(observed),
+            plan => plan,
+        },
         // The blocker may disappear much later; the failed restore must not start unexpectedly then.
         Err(_) if is_failed => stay_failed(observed),
         Err((reason, message)) => {
@@ -65,9 +71,12 @@ pub fn verify(observed: &ObservedRestore) -> Plan {
     }
 }
 
-/// Whether the restore failed and its spec was not edited since.
+/// Whether the restore failed and its spec was not edited since. An operator that refused the spec for a while may have
+/// replaced the phase.
 pub fn has_failed(observed: &ObservedRestore) -> bool {
-    observed.state.phase == Phase::Failed.as_str() && !observed.is_edited
+    let state = &observed.state;
+    let has_failed = state.phase == Phase::Failed.as_str() || state.failure.is_some();
+    has_failed && !observed.is_edited
 }
 
 /// Whether a due retry was missed, because the restore was blocked or no operator was running. It is then not made up for,
@@ -81,7 +90,8 @@ pub fn is_retry_missed(observed: &ObservedRestore, due: Timestamp) -> bool {
 pub fn stay_failed(observed: &ObservedRestore) -> Plan {
     const RETRY_AT: &str = "the restore is retried at ";
     const RETRY_ON_EDIT: &str = "the restore is retried when its spec changes.";
-    let message = observed.state.message.as_deref();
+    let state = &observed.state;
+    let message = state.failure.as_deref().or(state.message.as_deref());
     let message = match message.map(|message| message.split_once(RETRY_AT)) {
         Some(Some((why, _))) => format!("{why}{RETRY_ON_EDIT}"),
         Some(None) => message.unwrap_or_default().to_owned(),
@@ -178,7 +188,7 @@ pub fn cluster_blocker(observed: &ObservedRestore, cluster: &ObservedCluster) ->
     Some((Reason::ClusterRefused, message))
 }
 
-/// Until when the results of the Jobs may be used although the restore failed: one hour after the last Job ended. A
+/// Until when the results of the Jobs may be used for the retry of a failed restore: one hour after the last Job ended. A
 /// safety backup may take longer than the window, and what failed after it is retried.
 fn actionable_until(observed: &ObservedRestore) -> Timestamp {
     let ends = observed.jobs.iter().filter_map(|job| job.end.as_ref());
@@ -263,9 +273,8 @@ fn run_attempt(observed: &ObservedRestore, cluster: &ObservedCluster, source: &S
                         attempt,
                         ..state.clone()
                     };
-                    let until = actionable_until(observed);
                     let message = format!(
-                        "{message}. Nothing was changed; the restore is retried at once if that changes before {until}, or when its spec changes."
+                        "{message}. Nothing was changed; the restore is retried when its spec changes."
                     );
                     Plan::new(state, Phase::Failed, reason, message)
                 }

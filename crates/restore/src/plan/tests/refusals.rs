@@ -3,6 +3,7 @@
 use etcd_operator_api::condition::{self, ConditionType};
 
 use super::*;
+use crate::plan::Reason;
 
 #[test]
 fn a_permanent_failure_is_retried_only_after_an_edit() {
@@ -189,10 +190,14 @@ fn the_volume_must_fit_the_old_data_too() {
     }
 }
 
-/// A user fixes the cluster soon after the refusal, or upgrades it months later.
+/// A script learns of the refusal, upgrades the cluster and creates a second restore. The first must not start then.
 #[test]
-fn a_refused_restore_resumes_only_if_the_cluster_is_changed_soon() {
-    for (at, is_resumed) in [("2026-03-01T12:40:00Z", true), ("2026-06-01T12:00:00Z", false)] {
+fn a_refused_restore_starts_again_only_after_an_edit() {
+    for at in [
+        "2026-03-01T12:00:00Z",
+        "2026-03-01T12:40:00Z",
+        "2026-06-01T12:00:00Z",
+    ] {
         let mut observed = observed_restore();
         reconcile(&mut observed);
         let newer = Verified {
@@ -201,38 +206,82 @@ fn a_refused_restore_resumes_only_if_the_cluster_is_changed_soon() {
         };
         observed.jobs = vec![ended_job("back-v1", JobOutcome::Verified(Box::new(newer)))];
         let refused = reconcile(&mut observed);
-        assert!(
-            refused
-                .message
-                .contains("if that changes before 2026-03-01T13:00:00Z"),
-            "{}",
-            refused.message
+        assert_eq!(refused.reason, Reason::NewerVersion);
+        assert_eq!(
+            observed.state.failure.as_ref(),
+            Some(&refused.message),
+            "Finished is true"
         );
+        cluster(&mut observed).cluster_id = Some("d".to_owned());
+        for safety_backup in [false, true] {
+            observed.desired.safety_backup = safety_backup;
+            assert_eq!(plan(&observed).reason, Reason::NewerVersion);
+        }
         observed.now = at.parse().expect("a time");
         cluster(&mut observed).version = "3.7.3".parse().ok();
-        let mut next = reconcile(&mut observed);
-        if is_resumed {
-            assert_eq!(next.job.expect("a Job").name, "back-r1");
-            let mut recheck = ended_job("back-r1", JobOutcome::Unchanged);
-            recheck.end.as_mut().expect("an end").at = observed.now;
-            observed.jobs.push(recheck);
-            next = reconcile(&mut observed);
-        }
-        assert_eq!(
-            matches!(next.request, RequestChange::Set(_)),
-            is_resumed,
-            "{}",
-            next.message
-        );
-        if !is_resumed {
-            assert!(
-                next.message
-                    .ends_with("Nothing was changed; the restore is retried when its spec changes."),
-                "{}",
-                next.message
+        for safety_backup in [false, true, false] {
+            observed.desired.safety_backup = safety_backup;
+            let next = reconcile(&mut observed);
+            assert_eq!(
+                (next.phase, next.job, next.request, &next.message),
+                (Phase::Failed, None, RequestChange::Keep, &refused.message),
+                "{at}"
             );
         }
+        let text = "Nothing was changed; the restore is retried when its spec changes.";
+        assert!(refused.message.ends_with(text), "{}", refused.message);
+        observed.is_edited = true;
+        assert_eq!(plan(&observed).job.expect("a Job").name, "back-v2", "{at}");
     }
+}
+
+/// A retry was pending when the quorum was lost, and the user was told that the restore has failed.
+#[test]
+fn a_restore_that_was_reported_as_failed_is_not_retried_once_the_quorum_is_back() {
+    let mut observed = with_safety_backup();
+    let failed = JobOutcome::Failed {
+        reason: "NoMember".to_owned(),
+        message: "no member answers".to_owned(),
+        retriable: true,
+    };
+    observed.jobs.push(ended_job("back-s1", failed));
+    assert!(reconcile(&mut observed).will_retry);
+    assert_eq!(observed.state.failure, None);
+    cluster(&mut observed).backup_blocker = Some("it has no quorum".to_owned());
+    let lost = reconcile(&mut observed);
+    assert_eq!((lost.phase, lost.will_retry), (Phase::Failed, false));
+    assert!(observed.state.failure.is_some());
+    cluster(&mut observed).backup_blocker = None;
+    observed.now = "2026-03-01T12:01:00Z".parse().expect("a time");
+    let later = reconcile(&mut observed);
+    assert_eq!(
+        (later.phase, later.will_retry, later.job, later.message),
+        (Phase::Failed, false, None, lost.message)
+    );
+}
+
+/// An operator that did not implement a field refused the spec, and another version took over.
+#[test]
+fn a_failed_restore_stays_failed_after_its_spec_was_refused_for_a_while() {
+    let mut observed = observed_restore();
+    reconcile(&mut observed);
+    let outcome = JobOutcome::Failed {
+        reason: "Key".to_owned(),
+        message: "no key 2026".to_owned(),
+        retriable: false,
+    };
+    observed.jobs = vec![ended_job("back-v1", outcome)];
+    let failed = reconcile(&mut observed);
+    observed.state.phase = "Invalid".to_owned();
+    observed.state.message = Some("spec.new: is not implemented".to_owned());
+    observed.jobs.clear();
+    let later = reconcile(&mut observed);
+    assert_eq!(
+        (later.phase, later.job, later.message),
+        (Phase::Failed, None, failed.message)
+    );
+    observed.is_edited = true;
+    assert_eq!(plan(&observed).job.expect("a Job").name, "back-v2");
 }
 
 /// Another restore succeeded meanwhile, and clients write. This one must not start, although its retry is due or its
