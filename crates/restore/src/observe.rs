@@ -7,16 +7,18 @@ mod jobs;
 
 use std::collections::BTreeMap;
 
-use etcd_operator_api::EtcdRestore;
 use etcd_operator_api::names::{ANNOTATION_COMMITTED, ANNOTATION_SCOPE, LABEL_RESTORE};
 use etcd_operator_api::reference::Sight;
+use etcd_operator_api::{EtcdRestore, GROUP};
 use etcd_operator_runtime::apply::Error;
 use etcd_operator_runtime::key::ObjectKey;
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Resource, ResourceExt as _};
 
 use crate::desired::{BackupRef, Desired};
-use crate::observed_state::{ObservedCluster, ObservedRestore};
+use crate::observed_state::{ForeignJob, ObservedCluster, ObservedRestore};
 use crate::persisted_state::PersistedState;
 use crate::plan::{Phase, select_source};
 use crate::reconcile::Deps;
@@ -72,7 +74,9 @@ pub async fn observe(restore: &EtcdRestore, desired: Desired, deps: &Deps) -> Re
             .iter()
             .map(|job| observe_job(job, pods.iter().map(|pod| &**pod), deps.clock.now()))
             .collect(),
-        foreign_job: foreign_job.first().map(|job| job.name_any()),
+        foreign_job: foreign_job
+            .first()
+            .map(|job| observe_foreign_job(job, &key.name, &uid)),
         operator_image: deps.operator_image.clone(),
         name: key.name.clone(),
         is_edited,
@@ -86,6 +90,25 @@ pub async fn observe(restore: &EtcdRestore, desired: Desired, deps: &Deps) -> Re
 pub fn is_owned(object: &impl Resource, uid: &str) -> bool {
     let mut owners = object.meta().owner_references.iter().flatten();
     owners.any(|owner| owner.uid == uid && owner.controller == Some(true))
+}
+
+/// A Job of another owner that stands in the way of the `EtcdRestore` with this name and UID.
+///
+/// The garbage collector deletes it if an earlier `EtcdRestore` of the name owned it. That takes some seconds after a
+/// restore was deleted and created again.
+pub fn observe_foreign_job(job: &Job, restore: &str, uid: &str) -> ForeignJob {
+    let owners = job.owner_references();
+    let is_earlier = |owner: &OwnerReference| {
+        owner.kind == "EtcdRestore"
+            && owner.api_version.starts_with(GROUP)
+            && owner.name == restore
+            && owner.uid != uid
+    };
+    ForeignJob {
+        name: job.name_any(),
+        is_left_over: job.metadata.deletion_timestamp.is_some()
+            || (!owners.is_empty() && owners.iter().all(is_earlier)),
+    }
 }
 
 /// Whether several nodes can mount a PVC at the same time; `None` if the PVC does not exist.

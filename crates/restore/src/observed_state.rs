@@ -41,8 +41,8 @@ pub struct ObservedRestore {
     pub is_pvc_shared: Option<bool>,
     /// The Jobs of this restore.
     pub jobs: Vec<ObservedJob>,
-    /// The name of a foreign Job that has a name this restore needs.
-    pub foreign_job: Option<String>,
+    /// A Job of another owner that has the label of this restore, and thus a name this restore needs.
+    pub foreign_job: Option<ForeignJob>,
     /// The operator's own image, which Jobs need, or what to do if it is not configured.
     pub operator_image: Result<String, String>,
 }
@@ -153,6 +153,15 @@ pub struct ObservedJob {
     pub result: Option<Result<JobResult, String>>,
     /// Why etcd's restore tool did not start in the members' image.
     pub tool_error: Option<String>,
+}
+
+/// A Job of another owner with a name that the restore needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForeignJob {
+    /// Name of the Job.
+    pub name: String,
+    /// Whether Kubernetes deletes the Job by itself: its owner was an earlier `EtcdRestore` of this name.
+    pub is_left_over: bool,
 }
 
 /// The end of a Job, as Kubernetes reports it.

@@ -24,6 +24,8 @@ pub struct PersistedState {
     /// The message of the condition `Finished` if it reports a failure. The restore then starts again only after an edit
     /// of its spec.
     pub failure: Option<String>,
+    /// The result of the comparison, if it was reported as final.
+    pub unusable_data: Option<Reason>,
     /// Whether the restore succeeded. It is then never carried out again.
     pub succeeded: bool,
     /// Whether the restore passed its commit point, so that the previous data cannot come back.
@@ -80,6 +82,7 @@ impl PersistedState {
             phase: status.phase.clone().unwrap_or_default(),
             message: status.reason.clone(),
             awaits_edit: is_reason(&Reason::FailedBefore),
+            unusable_data: Reason::UNUSABLE_DATA.into_iter().find(is_reason),
             failure: find(ConditionType::Finished)
                 .filter(|_| has_failed)
                 .map(|found| found.message.clone().unwrap_or_default()),

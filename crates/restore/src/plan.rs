@@ -27,7 +27,7 @@ use next_action::{job_name, own_request, retry_delay, withdraw_own_request};
 pub use preconditions::{check_preconditions, required_space};
 pub use reason::Reason;
 pub use select_backup::{locate_backup, select_source};
-pub use verify::{check_ready, job_name_conflict};
+pub use verify::{check_ready, job_name_conflict, job_of_earlier_restore};
 
 /// Decides the next action. Jobs that it does not need are deleted, except after a failure: then they stay for
 /// troubleshooting.
@@ -38,9 +38,9 @@ pub fn plan(observed: &ObservedRestore) -> Plan {
             plan.message,
             " The edited spec is refused and does not affect this restore: {why}"
         );
-        plan.observes_generation = false;
+        plan.observes_generation = plan.ignores_edits();
     }
-    report_job_problem(observed, &mut plan);
+    let mut plan = keep_rejection(observed, report_job_problem(observed, plan));
     let needed_job = plan.job.as_ref().map(|job| job.name.as_str());
     let unneeded_jobs = observed.jobs.iter().filter(|job| {
         !job.is_deleting && Some(job.name.as_str()) != needed_job && !plan.keep_jobs.contains(&job.name)
@@ -67,28 +67,47 @@ pub fn job_blocker<'a>(observed: &'a ObservedRestore, task: &JobTask) -> Option<
 
 /// Adds to the message why the Job of the plan does not exist. After a failed creation, keeps the stored message until the
 /// retry has a result.
-fn report_job_problem(observed: &ObservedRestore, plan: &mut Plan) {
-    if let Some(job) = plan.job.as_ref().filter(|job| observed.job(&job.name).is_none())
-        && let Some(why) = job_blocker(observed, &job.task)
-    {
-        let _ = write!(plan.message, " The Job {} cannot be created: {why}", job.name);
-        return;
-    }
-    let (Some(job), Some(message)) = (&plan.job, &observed.state.message) else {
-        return;
+fn report_job_problem(observed: &ObservedRestore, mut plan: Plan) -> Plan {
+    let Some(job) = plan.job.as_ref().filter(|job| observed.job(&job.name).is_none()) else {
+        return plan;
     };
-    let is_missing = observed.job(&job.name).is_none();
-    if is_missing && *message == job_name_conflict(&job.name) {
-        plan.reason = Reason::NameTaken;
-        plan.message.clone_from(message);
-    } else if is_missing && message.starts_with(&job_rejected(&job.name)) {
-        plan.message.clone_from(message);
+    if let Some(why) = job_blocker(observed, &job.task) {
+        let message = format!("{} The Job {} cannot be created: {why}", plan.message, job.name);
+        let is_misconfigured = observed.operator_image.is_err();
+        plan.needs_user |= is_misconfigured && plan.waits_for_job();
+        return Plan { message, ..plan };
+    }
+    let Some(message) = observed.state.message.clone() else {
+        return plan;
+    };
+    if message == job_name_conflict(&job.name) {
+        plan.with_obstacle(Reason::NameTaken, message)
+    } else if message.starts_with(&job_rejected(&job.name)) {
+        let reason = plan.reason;
+        plan.with_obstacle(reason, message)
+    } else {
+        plan
+    }
+}
+
+/// Keeps the stored message about a cluster that the API server rejected until the next attempt to create it has a result.
+fn keep_rejection(observed: &ObservedRestore, plan: Plan) -> Plan {
+    let is_same_attempt = plan.create_cluster && !observed.is_edited;
+    let stored = observed.state.message.clone().filter(|_| is_same_attempt);
+    match stored.filter(|message| message.starts_with(&cluster_rejected(&observed.desired.cluster))) {
+        Some(message) => plan.with_obstacle(Reason::CreatingCluster, message),
+        None => plan,
     }
 }
 
 /// The beginning of the message about a Job that the API server rejected.
 pub fn job_rejected(job: &str) -> String {
     format!("The API server rejected the Job {job}: ")
+}
+
+/// The beginning of the message about a cluster that the API server rejected.
+pub fn cluster_rejected(cluster: &str) -> String {
+    format!("The API server rejected the EtcdCluster {cluster} of spec.clusterTemplate: ")
 }
 
 /// Whether the plan would request the same restore from the current state of the cluster, which may have changed.
@@ -118,10 +137,9 @@ fn decide(observed: &ObservedRestore) -> Plan {
     let cluster = observed.cluster.as_ref().ok();
     let progress = cluster.and_then(|cluster| cluster.progress.as_ref());
     if let Some(progress) = progress.filter(|progress| progress.uid == observed.uid) {
-        let mut plan = follow::follow_restore(observed, progress);
-        note_blocked_cluster(cluster, &mut plan);
-        plan.observes_generation = !observed.is_edited;
-        if observed.is_edited && plan.phase.is_active() {
+        let mut plan = note_blocked_cluster(cluster, follow::follow_restore(observed, progress));
+        plan.observes_generation = !observed.is_edited || plan.ignores_edits();
+        if observed.is_edited && plan.phase.is_active() && !plan.ignores_edits() {
             plan.message
                 .push_str(" The spec was changed since the restore started; the change takes effect at the next attempt, if this one is rolled back.");
         }
@@ -168,10 +186,11 @@ fn decide(observed: &ObservedRestore) -> Plan {
 }
 
 /// Reports that a restore in progress stands still while its cluster is paused or its spec is refused. Even a deleted
-/// restore is not rolled back then.
-fn note_blocked_cluster(cluster: Option<&ObservedCluster>, plan: &mut Plan) {
-    let Some(cluster) = cluster.filter(|_| plan.phase.is_active()) else {
-        return;
+/// restore is not rolled back then. One whose data cannot be used has ended, whatever becomes of the cluster.
+fn note_blocked_cluster(cluster: Option<&ObservedCluster>, plan: Plan) -> Plan {
+    let is_in_progress = plan.phase.is_active() && !plan.ignores_edits();
+    let Some(cluster) = cluster.filter(|_| is_in_progress) else {
+        return plan;
     };
     let name = &cluster.name;
     let (reason, why) = match &cluster.spec_refusal {
@@ -185,8 +204,8 @@ fn note_blocked_cluster(cluster: Option<&ObservedCluster>, plan: &mut Plan) {
             );
             (Reason::ClusterRefused, text)
         }
-        None => return,
+        None => return plan,
     };
-    plan.reason = reason;
-    plan.message = format!("{why} {}", plan.message);
+    let message = format!("{why} {}", plan.message);
+    plan.with_reason(reason, message)
 }

@@ -31,9 +31,11 @@ use tracing::{info, warn};
 
 use crate::build::{self, BuildInputs};
 use crate::desired::{BackupRef, Desired, desired, desired_of_refused};
-use crate::observe::{is_owned, observe};
+use crate::observe::{is_owned, observe, observe_foreign_job};
 use crate::observed_state::ObservedRestore;
-use crate::plan::{Phase, Plan, Reason, job_blocker, job_name_conflict, job_rejected, plan};
+use crate::plan::{
+    Phase, Plan, Reason, job_blocker, job_name_conflict, job_of_earlier_restore, job_rejected, plan,
+};
 use crate::status;
 use request::requested_restore;
 
@@ -300,10 +302,15 @@ impl Reconciler {
             .await
         {
             Ok(Introduced::There(job)) if !is_owned(&job, &observed.uid) => {
-                let conflict = Plan {
-                    reason: Reason::NameTaken,
-                    message: job_name_conflict(&desired_job.name),
-                    ..plan.clone()
+                let conflict = if observe_foreign_job(&job, &observed.name, &observed.uid).is_left_over {
+                    Plan {
+                        reason: Reason::NameTaken,
+                        message: job_of_earlier_restore(&desired_job.name),
+                        ..plan.clone()
+                    }
+                } else {
+                    let message = job_name_conflict(&desired_job.name);
+                    plan.clone().with_obstacle(Reason::NameTaken, message)
                 };
                 let after = status::status(restore, &conflict, references, observed.now);
                 self.write_status(restore, after).await?;
@@ -314,10 +321,8 @@ impl Reconciler {
                 let Some(rejection) = api_rejection(&error) else {
                     return Err(error);
                 };
-                let refused = Plan {
-                    message: job_rejected(&desired_job.name) + &bounded(&rejection.message, 400),
-                    ..plan.clone()
-                };
+                let message = job_rejected(&desired_job.name) + &bounded(&rejection.message, 400);
+                let refused = plan.clone().with_obstacle(plan.reason, message);
                 let after = status::status(restore, &refused, references, observed.now);
                 self.write_status(restore, after).await?;
                 Ok(Wake::After(REJECTED_REQUEUE))

@@ -16,7 +16,7 @@ use etcd_operator_api::{
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::plan::{Phase, Plan};
+use crate::plan::{Phase, Plan, Reason};
 
 /// Longest message in the status.
 const MAX_MESSAGE_CHARS: usize = 2_000;
@@ -49,6 +49,9 @@ pub fn status(
         Phase::Succeeded => (Readiness::Ready, FinishedReason::Succeeded),
         _ if plan.will_retry => (Readiness::Reconciling, FinishedReason::Retrying),
         Phase::Failed | Phase::RolledBack => (Readiness::Stalled, FinishedReason::Failed),
+        // The cluster still carries it out, but its client Service stays closed.
+        _ if Reason::UNUSABLE_DATA.contains(&plan.reason) => (Readiness::Stalled, FinishedReason::Failed),
+        _ if plan.needs_user => (Readiness::Stalled, FinishedReason::Unfinished),
         _ => (Readiness::Reconciling, FinishedReason::Unfinished),
     };
     findings.extend(readiness.findings(plan.reason.as_str(), &message));

@@ -189,6 +189,7 @@ fn restore_lost_request(observed: &ObservedRestore, progress: &RestoreProgress, 
         if is_served {
             plan.reason = Reason::CompareFailed;
             plan.message = format!("{why}, {COMPARE_HINT}.");
+            plan.needs_user = true;
         } else {
             let _ = write!(
                 plan.message,
@@ -322,20 +323,18 @@ fn compare_served_data(
         }) => {
             let due = at.checked_add(retry_delay(attempt)).unwrap_or(at);
             // These two results are final: a retry would give the same result.
-            let (plan_reason, message, is_final) = match reason.as_str() {
-                "DataDiffer" => {
-                    let message = format!(
-                        "The data of the restored members differs from the backup, so the client Service stays closed: {message}. {REPLACE_HINT}"
-                    );
+            let (plan_reason, message, is_final) = match (reason.as_str(), state.unusable_data) {
+                ("DataDiffer", _) => {
+                    let message = unusable_data(Reason::DataDiffer, &format!(": {message}"));
                     (Reason::DataDiffer, message, true)
                 }
-                "Compacted" => {
-                    let message = format!(
-                        "The data of the restored members can no longer be compared with the backup, so the client Service stays closed: {message}. {REPLACE_HINT}"
-                    );
+                ("Compacted", _) => {
+                    let message = unusable_data(Reason::NotComparable, &format!(": {message}"));
                     (Reason::NotComparable, message, true)
                 }
-                _ => {
+                // The pod is gone, for example with its node, but its result was already reported.
+                (_, Some(result)) => (result, unusable_data(result, ""), true),
+                (_, None) => {
                     let message = format!(
                         "The comparison of the restored data with the backup failed and is retried: {reason}: {message}"
                     );
@@ -347,11 +346,21 @@ fn compare_served_data(
             }
             let remaining = due.duration_since(observed.now).try_into();
             Plan {
-                reason: plan_reason,
-                message,
                 requeue_after: remaining.ok().filter(|_| !is_final).unwrap_or(plan.requeue_after),
-                ..plan_attempt(attempt)
+                ..plan_attempt(attempt).with_reason(plan_reason, message)
             }
         }
     }
+}
+
+/// The message about data that clients must not see, for a final result of the comparison and its details.
+fn unusable_data(result: Reason, details: &str) -> String {
+    let what = if result == Reason::DataDiffer {
+        "differs from the backup"
+    } else {
+        "can no longer be compared with the backup"
+    };
+    format!(
+        "The data of the restored members {what}, so the client Service stays closed{details}. {REPLACE_HINT}"
+    )
 }

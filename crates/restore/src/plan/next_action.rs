@@ -13,6 +13,7 @@ use crate::persisted_state::PersistedState;
 const DEFAULT_REQUEUE: Duration = Duration::from_secs(30);
 
 /// The next action for a restore, and the state to persist before it.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// The state to persist in the status.
@@ -25,6 +26,8 @@ pub struct Plan {
     pub message: String,
     /// Whether a failed restore is retried automatically.
     pub will_retry: bool,
+    /// Whether the restore does not continue before a person acts. The phase of a failed restore already says so.
+    pub needs_user: bool,
     /// The progress for the printer column.
     pub progress: Option<String>,
     /// The progress of each member.
@@ -193,6 +196,38 @@ impl Phase {
 }
 
 impl Plan {
+    /// The same plan with a more specific reason and its message.
+    #[must_use]
+    pub fn with_reason(self, reason: Reason, message: impl Into<String>) -> Self {
+        Self {
+            reason,
+            message: message.into(),
+            needs_user: reason.needs_user(),
+            ..self
+        }
+    }
+
+    /// The same plan while it cannot create what it needs, and only a person can change that.
+    #[must_use]
+    pub fn with_obstacle(self, reason: Reason, message: impl Into<String>) -> Self {
+        Self {
+            reason,
+            message: message.into(),
+            needs_user: self.waits_for_job(),
+            ..self
+        }
+    }
+
+    /// Whether the restore stands still without its Job. Members that download continue with the request they received.
+    pub fn waits_for_job(&self) -> bool {
+        !matches!(self.phase, Phase::Stopping | Phase::Preparing)
+    }
+
+    /// Whether the restore has ended past its commit point. No edit of its spec takes effect after that.
+    pub fn ignores_edits(&self) -> bool {
+        self.phase == Phase::Succeeded || Reason::UNUSABLE_DATA.contains(&self.reason)
+    }
+
     /// A plan that only reports a phase and a message.
     pub(super) fn new(
         state: PersistedState,
@@ -209,6 +244,7 @@ impl Plan {
             reason,
             message: message.into(),
             will_retry: false,
+            needs_user: reason.needs_user(),
             progress: None,
             members: None,
             job: None,

@@ -74,6 +74,21 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// The final results of a comparison: the client Service stays closed, and no retry gives another result.
+    pub const UNUSABLE_DATA: [Self; 2] = [Self::DataDiffer, Self::NotComparable];
+
+    /// Whether only a person can remove what the reason names, so that no waiting helps.
+    pub fn needs_user(self) -> bool {
+        let needs_user = [
+            Self::ClusterExists,
+            Self::ClusterRefused,
+            Self::ClusterPaused,
+            Self::NoOperatorImage,
+            Self::NameTaken,
+        ];
+        needs_user.contains(&self) || Self::UNUSABLE_DATA.contains(&self)
+    }
+
     /// The reason as in the condition.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -1,6 +1,7 @@
 //! Plans from the verification of the backup to the end of a restore.
 
 mod cluster_changes;
+mod needs_user;
 mod new_cluster;
 mod recheck;
 mod refusals;

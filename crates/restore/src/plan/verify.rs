@@ -9,7 +9,7 @@ use super::{
     DesiredJob, FailedJob, JobTask, Outcome, Phase, Plan, Reason, RequestChange, job_name, outcome,
     own_request, preconditions, recheck, retry_delay, safety_backup,
 };
-use crate::observed_state::{ObservedCluster, ObservedRestore, Source};
+use crate::observed_state::{ForeignJob, ObservedCluster, ObservedRestore, Source};
 use crate::persisted_state::PersistedState;
 
 /// Attempts to verify a backup, over about half an hour. A restore must not start unexpectedly, days later, because a store
@@ -203,6 +203,13 @@ pub fn job_name_conflict(job: &str) -> String {
     )
 }
 
+/// The message about a Job of an earlier `EtcdRestore` of this name.
+pub fn job_of_earlier_restore(job: &str) -> String {
+    format!(
+        "The Job {job} belongs to an earlier EtcdRestore of this name; the restore waits until Kubernetes has deleted it."
+    )
+}
+
 /// Goes through one attempt: verification, preconditions, safety backup and recheck, and then the request. Each plan
 /// waits for at most one Job.
 fn run_attempt(observed: &ObservedRestore, cluster: &ObservedCluster, source: &Source) -> Plan {
@@ -213,13 +220,15 @@ fn run_attempt(observed: &ObservedRestore, cluster: &ObservedCluster, source: &S
         attempt => attempt,
     };
     let name = job_name(observed, &JobTask::Verify, attempt);
-    if let Some(foreign_job) = &observed.foreign_job {
-        return Plan::new(
-            state.clone(),
-            Phase::Waiting,
-            Reason::NameTaken,
-            job_name_conflict(foreign_job),
-        );
+    if let Some(ForeignJob { name, is_left_over }) = &observed.foreign_job {
+        let message = if *is_left_over {
+            job_of_earlier_restore(name)
+        } else {
+            job_name_conflict(name)
+        };
+        let mut plan = Plan::new(state.clone(), Phase::Waiting, Reason::NameTaken, message);
+        plan.needs_user = !is_left_over;
+        return plan;
     }
     match outcome(observed, &name) {
         Outcome::NotStarted if has_failed(observed) => stay_failed(observed),

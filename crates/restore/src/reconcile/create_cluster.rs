@@ -15,7 +15,7 @@ use tracing::info;
 use super::{CHANGED_REQUEUE, REJECTED_REQUEUE, Reconciler, api_rejection};
 use crate::build;
 use crate::observed_state::ObservedRestore;
-use crate::plan::Plan;
+use crate::plan::{Plan, cluster_rejected};
 use crate::status;
 
 impl Reconciler {
@@ -54,14 +54,9 @@ impl Reconciler {
                 let Some(rejection) = api_rejection(&error) else {
                     return Err(error);
                 };
-                let refused = Plan {
-                    message: format!(
-                        "The API server rejected the EtcdCluster {} of spec.clusterTemplate: {}",
-                        observed.desired.cluster,
-                        bounded(&rejection.message, 400)
-                    ),
-                    ..plan.clone()
-                };
+                let why = bounded(&rejection.message, 400);
+                let message = cluster_rejected(&observed.desired.cluster) + &why;
+                let refused = plan.clone().with_obstacle(plan.reason, message);
                 let after = status::status(restore, &refused, references, observed.now);
                 self.write_status(restore, after).await?;
                 Ok(Wake::After(Duration::max(REJECTED_REQUEUE, plan.requeue_after)))

@@ -4,7 +4,7 @@ use etcd_operator_api::{reference::Sight, scope::ScopeRule};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::desired::{Desired, desired};
+use crate::desired::{Desired, desired, desired_of_refused};
 use crate::observed_state::ObservedRestore;
 use crate::persisted_state::PersistedState;
 use crate::plan::plan;
@@ -203,6 +203,23 @@ fn a_restore_that_ended_stays_ended_when_an_edit_is_refused() {
             ],
         );
         assert_eq!(message(&status, "Finished"), finished.2);
+    }
+}
+
+/// Otherwise kstatus says "in progress" for ever.
+#[test]
+fn a_succeeded_restore_observes_an_edit_that_is_refused() {
+    let refused_spec = json!({"etcdCluster": {"name": "orders"}});
+    for (succeeded, observed_generation) in [(true, 4), (false, 3)] {
+        let before = json!({"succeeded": succeeded, "phase": "Preparing", "observedGeneration": 3});
+        let object = restore(&refused_spec, &before);
+        let refused = desired(&object).expect_err("no backup is named");
+        let mut observed = observed_without_cluster(&object, desired_of_refused(&object, &refused));
+        observed.is_edited = true;
+        let after = status(&object, &plan(&observed), &References::default(), at(0));
+        assert_eq!(after.observed_generation, Some(observed_generation));
+        let message = after.reason.expect("a message");
+        assert!(message.contains("The edited spec is refused"), "{message}");
     }
 }
 

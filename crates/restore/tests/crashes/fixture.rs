@@ -123,6 +123,15 @@ impl Fixture {
         object.map_or(Value::Null, |object| object["status"].clone())
     }
 
+    /// The status of a condition of a restore; empty if it has none of this type.
+    pub(crate) fn condition(&self, name: &str, type_: &str) -> String {
+        let status = self.status(name);
+        let mut conditions = status["conditions"].as_array().into_iter().flatten();
+        let found = conditions.find(|condition| condition["type"] == type_);
+        let value = found.and_then(|condition| condition["status"].as_str());
+        value.unwrap_or_default().to_owned()
+    }
+
     /// Whether the message of a restore contains a text.
     pub(crate) fn message_contains(&self, name: &str, words: &str) -> bool {
         let reason = self.status(name)["reason"].clone();

@@ -239,10 +239,52 @@ fn a_foreign_job_of_a_needed_name_is_reported_once_and_awaited() {
         let writes = fixture.fake.writes_since(mark);
         let status_writes = writes.iter().filter(|call| call.subresource == "status");
         assert_eq!(status_writes.count(), 0, "{writes:?}");
+        assert_eq!(fixture.condition("back", "Stalled"), "True");
         fixture.fake.delete_object("batch/v1", "Job", "shop", "back-v1");
         fixture
             .until("restored", |fixture| fixture.status("back")["succeeded"] == true)
             .await;
         gate.kill();
     });
+}
+
+#[test]
+fn a_rejected_job_or_cluster_stalls_the_restore_until_it_is_accepted() {
+    for (resource, rejected) in [
+        ("jobs", "The API server rejected the Job back-v1"),
+        ("etcdclusters", "The API server rejected the EtcdCluster orders"),
+    ] {
+        run_paused(|| async {
+            let fixture = Fixture::without_cluster();
+            for verb in [Verb::Patch, Verb::Create] {
+                let fault = Fault::Refuse(403, "exceeded quota: compute".to_owned());
+                let matching = Matching::any().verb(verb).resource(resource).subresource("");
+                fixture.fake.fault(matching, fault, u32::MAX);
+            }
+            let gate = fixture.start_operator();
+            fixture.put_with_template("back", &json!({"spec": {"size": 3, "version": "3.6.16"}}));
+            fixture
+                .until("the rejection is reported", |fixture| {
+                    fixture.message_contains("back", rejected)
+                })
+                .await;
+            sleep(Duration::from_secs(5)).await;
+            let mark = fixture.fake.mark();
+            sleep(Duration::from_mins(5)).await;
+            let writes = fixture.fake.writes_since(mark);
+            let status_writes = writes.iter().filter(|call| call.subresource == "status");
+            assert_eq!(status_writes.count(), 0, "{resource}: {writes:?}");
+            let conditions = ["Ready", "Reconciling", "Stalled", "Finished"];
+            assert_eq!(
+                conditions.map(|type_| fixture.condition("back", type_)),
+                ["False", "False", "True", "False"],
+                "{resource}"
+            );
+            fixture.fake.clear_faults();
+            fixture
+                .until("restored", |fixture| fixture.status("back")["succeeded"] == true)
+                .await;
+            gate.kill();
+        });
+    }
 }
