@@ -306,7 +306,7 @@ impl Reconciler {
         Ok(Wake::After(plan.requeue_after))
     }
 
-    /// Sets or removes the finalizer, and keeps the written object until the informer shows it.
+    /// Sets or removes the finalizer, and remembers the write until the informer shows it.
     async fn set_finalizer(
         &self,
         backup: Arc<EtcdBackup>,
@@ -322,7 +322,7 @@ impl Reconciler {
         Ok(now)
     }
 
-    /// Writes the status if it differs, and keeps the written object until the informer shows it.
+    /// Writes the status if it differs, and remembers the write until the informer shows it.
     async fn write_status(
         &self,
         backup: &Arc<EtcdBackup>,

@@ -484,7 +484,7 @@ impl Reconciler {
                 .reporter
                 .tell(&stored, severity, reason, "Reconcile", words);
         }
-        self.latest.wrote(&Arc::new(stored.clone()));
+        self.latest.wrote(&stored);
         Ok(stored)
     }
 }

@@ -162,7 +162,7 @@ impl<'a> ObjectWriter<'a> {
         if now.metadata.uid == known.uid && now.metadata.resource_version == known.resource_version {
             return Ok(());
         }
-        self.latest.wrote(&Arc::new(now));
+        self.latest.wrote(&now);
         Err(ApplyError::Stale)
     }
 }
