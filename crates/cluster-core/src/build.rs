@@ -99,7 +99,7 @@ pub fn build(desired: &Desired, inputs: &BuildInputs) -> Result<Objects, Vec<Ref
     let wanted = match (template::template(&rendered, inputs), &inputs.stored) {
         (Ok(wanted), _) => wanted,
         // What cannot be rolled out does not keep the members that run from being looked after.
-        (Err(_), Some(stored)) if !inputs.may_update_template => stored.template().clone(),
+        (Err(_), Some(stored)) if !inputs.may_update_template => stored.template(),
         (Err(refused), _) => return Err(refused),
     };
     let live_metadata = LiveMetadata(template::live_metadata(&wanted, &inputs.namespace));

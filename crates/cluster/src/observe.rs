@@ -17,8 +17,7 @@ use etcd_operator_api::names::{
 };
 use etcd_operator_api::{EtcdCluster, EtcdClusterStatus};
 use etcd_operator_cluster_core::build::{
-    CLUSTER_UID, RestartRequests, StateAnnotations, StoredTemplates, etcd_image, has_single_success_probe,
-    spec_hash,
+    CLUSTER_UID, RestartRequests, StateAnnotations, StoredTemplates, etcd_image, spec_hash,
 };
 use etcd_operator_cluster_core::desired::Desired;
 use etcd_operator_cluster_core::next_version::next_version;
@@ -245,7 +244,8 @@ fn restart_requests(
     stored: Option<&StoredTemplates>,
     rollout: Option<&Rollout>,
 ) -> RestartRequests {
-    let before = stored.map(StoredTemplates::restart_requests).unwrap_or_default();
+    let before = stored.map(StoredTemplates::restart_requests);
+    let before = before.cloned().unwrap_or_default();
     let followed = rollout
         .and_then(|rollout| rollout.restarted_at.clone())
         .or_else(|| before.by_kubectl.clone());
@@ -391,7 +391,7 @@ fn summarize_set(
         unseen_generation: unseen_generation(set),
         secure_peers: stored.has_secure_peers(),
         secure_clients: stored.has_secure_clients(),
-        has_single_success_probe: stored.pod().is_some_and(has_single_success_probe),
+        has_single_success_probe: stored.has_single_success_probe(),
     }
 }
 

@@ -501,7 +501,7 @@ enum Applied {
 /// back.
 fn keeps_applied_template(observation: &Observation, plan: &Plan) -> bool {
     let has_requests =
-        |stored: &Arc<StoredTemplates>| stored.restart_requests() != RestartRequests::default();
+        |stored: &Arc<StoredTemplates>| *stored.restart_requests() != RestartRequests::default();
     let is_lost = observation.set.is_none() && plan.persisted.has_formed();
     is_lost || plan.rollout != RolloutState::Complete || observation.stored.as_ref().is_some_and(has_requests)
 }

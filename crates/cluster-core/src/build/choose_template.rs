@@ -37,23 +37,21 @@ pub(super) fn choose_template(
         return (wanted, None);
     };
     let is_changed = annotation(&wanted, ANNOTATION_SPEC_HASH) != stored.spec_hash();
-    let pending = match (is_changed, inputs.may_update_template) {
-        (true, true) => return (wanted, None),
-        (true, false) => PendingChange::Spec(changed_settings(stored.template(), &wanted)),
-        (false, _)
-            if stored.operator_image().as_ref() == Some(&inputs.operator_image)
-                && etcd_image(stored.template()) == etcd_image(&wanted) =>
-        {
-            return (keep_version_check(stored.template(), wanted), None);
-        }
-        (false, _) => PendingChange::Operator,
+    if is_changed && inputs.may_update_template {
+        return (wanted, None);
+    }
+    let template = stored.template();
+    let pending = if is_changed {
+        PendingChange::Spec(changed_settings(&template, &wanted))
+    } else if stored.operator_image() == Some(&inputs.operator_image)
+        && stored.etcd_image() == etcd_image(&wanted)
+    {
+        return (keep_version_check(&template, wanted), None);
+    } else {
+        PendingChange::Operator
     };
     (
-        keep_stored_template(
-            stored.template().clone(),
-            wanted,
-            inputs.state_annotations.incarnation,
-        ),
+        keep_stored_template(template, wanted, inputs.state_annotations.incarnation),
         Some(pending),
     )
 }

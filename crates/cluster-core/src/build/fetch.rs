@@ -34,31 +34,26 @@ pub(super) fn apply(template: &mut PodTemplateSpec, inputs: &BuildInputs) {
     if inputs.is_restoring {
         update_install_image(spec, inputs);
     }
-    let before = inputs.stored.as_ref().and_then(|stored| stored.pod());
     remove_fetch(spec);
     match &inputs.fetch_container {
         FetchContainer::Absent => {}
         FetchContainer::Required(request) => add_fetch(spec, request, inputs),
-        FetchContainer::Unchanged => keep_stored(spec, before),
+        FetchContainer::Unchanged => {
+            let stored = inputs.stored.as_ref().map(|stored| stored.template());
+            keep_stored(spec, stored.and_then(|stored| stored.spec));
+        }
     }
 }
 
 /// Takes over the fetch container and its volumes from the stored pod template.
-fn keep_stored(spec: &mut PodSpec, before: Option<&PodSpec>) {
-    let containers = before.and_then(|before| before.init_containers.as_ref());
-    let fetch = containers
-        .into_iter()
-        .flatten()
-        .filter(|container| container.name == FETCH);
-    spec.init_containers
-        .get_or_insert_default()
-        .extend(fetch.cloned());
-    let volumes = before.and_then(|before| before.volumes.as_ref());
-    let own = volumes
-        .into_iter()
-        .flatten()
-        .filter(|volume| volume.name.starts_with(PREFIX));
-    spec.volumes.get_or_insert_default().extend(own.cloned());
+fn keep_stored(spec: &mut PodSpec, before: Option<PodSpec>) {
+    let before = before.unwrap_or_default();
+    let containers = before.init_containers.into_iter().flatten();
+    let fetch = containers.filter(|container| container.name == FETCH);
+    spec.init_containers.get_or_insert_default().extend(fetch);
+    let volumes = before.volumes.into_iter().flatten();
+    let own = volumes.filter(|volume| volume.name.starts_with(PREFIX));
+    spec.volumes.get_or_insert_default().extend(own);
 }
 
 /// Gives the install container this operator's image. A restore re-creates the pods anyway, and an earlier guard may

@@ -26,7 +26,7 @@ pub(super) fn set(desired: &Desired, inputs: &BuildInputs, template: PodTemplate
     metadata.annotations = Some(annotations);
     let keep = || Some("Retain".to_owned());
     let claims = inputs.stored.as_ref().and_then(|stored| stored.claims());
-    let claims = claims.map_or_else(|| claim::templates(desired), <[_]>::to_vec);
+    let claims = claims.unwrap_or_else(|| claim::templates(desired));
     StatefulSet {
         metadata,
         spec: StatefulSetSpec {

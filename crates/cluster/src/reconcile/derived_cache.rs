@@ -105,8 +105,10 @@ impl DerivedCache {
         {
             return Arc::clone(&read.stored);
         }
-        // The copy has no room to spare, as decoded vectors have.
-        let stored = Arc::new(StoredTemplates::read(set).clone());
+        let stored = Arc::new(StoredTemplates::read(set));
+        // Most new versions differ in the status alone: what the objects were built from is kept once then.
+        let known = cache.read.take().map(|known| known.stored);
+        let stored = known.filter(|known| *known == stored).unwrap_or(stored);
         cache.read = Some(CachedTemplates {
             uid: uid.clone(),
             version: version.clone(),
@@ -117,5 +119,36 @@ impl DerivedCache {
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<ObjectKey, CachedCluster>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn another_version_of_a_statefulset_with_the_same_templates_is_not_kept_beside_the_first() {
+        let cluster: EtcdCluster = serde_json::from_value(json!({
+            "apiVersion": "etcd.database.coreos.com/v1beta2", "kind": "EtcdCluster",
+            "metadata": {"name": "c", "namespace": "shop", "uid": "u", "generation": 1}, "spec": {},
+        }))
+        .unwrap();
+        let set = |version: &str, image: &str| -> StatefulSet {
+            serde_json::from_value(json!({
+                "metadata": {"uid": "s", "resourceVersion": version},
+                "spec": {"selector": {}, "serviceName": "c", "template": {"spec": {
+                    "containers": [{"name": "etcd", "image": image}],
+                }}},
+            }))
+            .unwrap()
+        };
+        let (cache, key) = (DerivedCache::default(), ObjectKey::new("shop", "c"));
+        cache.desired(&key, &cluster).unwrap();
+        let first = cache.stored(&key, &set("1", "etcd:3.5"));
+        assert!(Arc::ptr_eq(&first, &cache.stored(&key, &set("2", "etcd:3.5"))));
+        let changed = cache.stored(&key, &set("3", "etcd:3.6"));
+        assert_eq!(changed.etcd_image(), Some("etcd:3.6"));
     }
 }
