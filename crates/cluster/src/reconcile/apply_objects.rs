@@ -54,9 +54,9 @@ impl<'a> ObjectWriter<'a> {
         store: &Store<K>,
         wanted: &Wish<K>,
     ) -> Result<Option<String>, ApplyError> {
-        let stored_object = match store.get(&ObjectKey::of(&**wanted)) {
+        let stored_object = match store.get(wanted.key()) {
             Some(stored_object) => stored_object,
-            None => match self.introduce(&**wanted).await? {
+            None => match self.introduce(&wanted.object()).await? {
                 Introduced::Created(_) => return Ok(None),
                 Introduced::There(stored_object) => Arc::new(stored_object),
             },
@@ -73,14 +73,18 @@ impl<'a> ObjectWriter<'a> {
         observed: Option<&StatefulSet>,
         wanted: &Wish<StatefulSet>,
     ) -> Result<Option<String>, ApplyError> {
-        let Some(now) = store.get(&ObjectKey::of(&**wanted)) else {
-            return match self.introduce(&**wanted).await? {
+        let Some(now) = store.get(wanted.key()) else {
+            return match self.introduce(&wanted.object()).await? {
                 Introduced::Created(_) => Ok(None),
                 // It may be the one that this process made a moment ago, or one without labels, which is in no copy.
                 Introduced::There(stored_object) => {
-                    let wanted = keep_replicas(wanted, &stored_object).into();
-                    self.apply_over(&stored_object, &wanted, self.is_own_set(&stored_object))
-                        .await
+                    let wanted = keep_replicas(wanted.object(), &stored_object);
+                    self.apply_over(
+                        &stored_object,
+                        &Wish::from(&wanted),
+                        self.is_own_set(&stored_object),
+                    )
+                    .await
                 }
             };
         };
@@ -100,13 +104,10 @@ impl<'a> ObjectWriter<'a> {
         is_ours: bool,
     ) -> Result<Option<String>, ApplyError> {
         if !is_ours {
-            return Ok(Some(foreign_object_message(
-                &K::kind(&()),
-                &ObjectKey::of(&**wanted).name,
-            )));
+            return Ok(Some(foreign_object_message(&K::kind(&()), &wanted.key().name)));
         }
         if !self.applier.agrees(stored_object, wanted) {
-            self.ensure(stored_object, &**wanted).await?;
+            self.ensure(stored_object, &wanted.object()).await?;
         }
         Ok(None)
     }
@@ -114,7 +115,10 @@ impl<'a> ObjectWriter<'a> {
     /// Whether a stored object would change by this.
     fn differs<K: Writable>(&self, stored_object: &K, wanted: &Wish<K>) -> Result<bool, Error> {
         Ok(!self.applier.agrees(stored_object, wanted)
-            && self.applier.change(Some(stored_object), &**wanted)?.is_some())
+            && self
+                .applier
+                .change(Some(stored_object), &wanted.object())?
+                .is_some())
     }
 
     /// Applies this over a stored object if it would change. Whose the object is is for the caller to check.
@@ -185,8 +189,7 @@ fn is_unchanged(observed: &StatefulSet, now: &StatefulSet) -> bool {
 }
 
 /// The wanted StatefulSet with no fewer replicas than the stored one, so that no pod is deleted that was not observed.
-fn keep_replicas(wanted: &StatefulSet, stored_object: &StatefulSet) -> StatefulSet {
-    let mut wanted = wanted.clone();
+fn keep_replicas(mut wanted: StatefulSet, stored_object: &StatefulSet) -> StatefulSet {
     wanted.spec.replicas = wanted.spec.replicas.max(stored_object.spec.replicas);
     wanted
 }
@@ -222,7 +225,7 @@ mod tests {
     #[test]
     fn a_set_that_nobody_looked_at_loses_no_pod() {
         let replicas = |wanted, stored_object| {
-            keep_replicas(&set(wanted, ""), &set(stored_object, ""))
+            keep_replicas(set(wanted, ""), &set(stored_object, ""))
                 .spec
                 .replicas
         };

@@ -96,7 +96,7 @@ impl Reconciler {
         let name = &observation.observed.desired.name;
         let pods = observation.observed.members.values();
         let nodes = pods.filter_map(|member| member.pod.as_ref()?.node.as_deref());
-        if let Some(job) = build::image_check_job(name, &wanted.members, &version, nodes) {
+        if let Some(job) = build::image_check_job(name, &wanted.members.object(), &version, nodes) {
             let is_known = image_failure(&observation.observed, &unchecked.persisted).is_some();
             observation.observed.image_check = self.check_image(key, cluster, &job, is_known).await?;
         }
@@ -144,7 +144,7 @@ impl Reconciler {
         let mut members = observed.members.iter();
         let existing = members.find(|(_, member)| member.pod.is_some());
         let ordinal = existing.map_or(0, |(ordinal, _)| ordinal.get());
-        Some(build::pod_of_set(&wanted.members, uid, ordinal))
+        Some(build::pod_of_set(&wanted.members.object(), uid, ordinal))
     }
 
     /// The objects with the changed pod template, and its version; none if the spec is refused as they are built.

@@ -48,10 +48,10 @@ impl DesiredObjects {
         let objects = build::build(desired, &build_inputs)?;
         Ok(Self {
             build_inputs,
-            headless: objects.headless.into(),
-            client: objects.client.into(),
-            members: objects.members.into(),
-            disruption: objects.disruption.map(Wish::from),
+            headless: Wish::from(&objects.headless),
+            client: Wish::from(&objects.client),
+            members: Wish::from(&objects.members),
+            disruption: objects.disruption.as_ref().map(Wish::from),
             pending: objects.pending,
             live_metadata: objects.live_metadata,
         })

@@ -1,62 +1,49 @@
-//! A desired object with its fingerprint, computed once and compared at every reconcile.
+//! A desired object that is kept from one reconcile to the next. Its fingerprint is compared at every reconcile, the object
+//! itself is needed only for an apply.
 
-use std::ops::{Deref, DerefMut};
-use std::sync::OnceLock;
-
-use serde::{Serialize, Serializer};
+use std::fmt;
+use std::marker::PhantomData;
 
 use super::comparison::fingerprint;
 use super::{Applier, Writable};
 use crate::key::ObjectKey;
 
-/// A desired object with its cached fingerprint.
-#[derive(Clone, Debug)]
+/// A desired object with its fingerprint. It is kept as JSON, which needs a fraction of the memory of the object.
 pub struct Wish<K> {
-    object: K,
-    /// Holds `None` if the object cannot be serialized.
-    fingerprint: OnceLock<Option<u64>>,
+    key: ObjectKey,
+    json: Box<str>,
+    fingerprint: u64,
+    kind: PhantomData<fn() -> K>,
 }
 
-impl<K: Writable> Wish<K> {
-    fn fingerprint(&self) -> Option<u64> {
-        *self.fingerprint.get_or_init(|| fingerprint(&self.object))
+impl<K> fmt::Debug for Wish<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Wish({})", self.key)
     }
 }
 
-impl<K> From<K> for Wish<K> {
-    fn from(object: K) -> Self {
+impl<K: Writable> From<&K> for Wish<K> {
+    fn from(object: &K) -> Self {
         Self {
-            object,
-            fingerprint: OnceLock::new(),
+            key: ObjectKey::of(object),
+            json: serde_json::to_string(object)
+                .expect("an object of Kubernetes is JSON")
+                .into(),
+            fingerprint: fingerprint(object).expect("an object of Kubernetes is JSON"),
+            kind: PhantomData,
         }
     }
 }
 
-impl<K> Deref for Wish<K> {
-    type Target = K;
-
-    fn deref(&self) -> &K {
-        &self.object
+impl<K: Writable> Wish<K> {
+    /// The key of the object.
+    pub fn key(&self) -> &ObjectKey {
+        &self.key
     }
-}
 
-impl<K> DerefMut for Wish<K> {
-    fn deref_mut(&mut self) -> &mut K {
-        // The caller may change the object, so the fingerprint must be computed again.
-        self.fingerprint = OnceLock::new();
-        &mut self.object
-    }
-}
-
-impl<K: PartialEq> PartialEq for Wish<K> {
-    fn eq(&self, other: &Self) -> bool {
-        self.object == other.object
-    }
-}
-
-impl<K: Serialize> Serialize for Wish<K> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.object.serialize(serializer)
+    /// The object, parsed.
+    pub fn object(&self) -> K {
+        serde_json::from_str(&self.json).expect("the JSON of such an object")
     }
 }
 
@@ -65,10 +52,7 @@ impl Applier {
     ///
     /// `false` means unknown; [`Self::change`] then compares them.
     pub fn agrees<K: Writable>(&self, current: &K, desired: &Wish<K>) -> bool {
-        let is_match = |fingerprint| {
-            let key = ObjectKey::of(&**desired);
-            self.comparisons.is_match(&key, current, fingerprint)
-        };
-        desired.fingerprint().is_some_and(is_match)
+        self.comparisons
+            .is_match(&desired.key, current, desired.fingerprint)
     }
 }
