@@ -21,6 +21,9 @@ use etcd_operator_api::names::{
 /// The annotation of the StatefulSet with the template as it was last applied, without what others added to it since.
 const ANNOTATION_TEMPLATE: &str = "etcd.database.coreos.com/template";
 
+/// The flag of etcd that says after how many log entries it takes a snapshot of the log.
+pub(crate) const SNAPSHOT_COUNT: &str = "--snapshot-count";
+
 /// The pod template and the claim templates of the stored StatefulSet, without what others added to the pod template.
 ///
 /// Both are kept as JSON, which needs a quarter of the memory of parsed templates. They are parsed again only to build
@@ -209,7 +212,7 @@ fn json(templates: &impl Serialize) -> String {
 
 /// After how many log entries etcd takes a snapshot of the log in this container; `None` where its flags do not say.
 pub fn snapshot_count(etcd: &Container) -> Option<u64> {
-    number(etcd, "--snapshot-count")
+    number(etcd, SNAPSHOT_COUNT)
 }
 
 fn number(etcd: &Container, flag: &str) -> Option<u64> {

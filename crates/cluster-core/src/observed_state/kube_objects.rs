@@ -18,7 +18,7 @@ use crate::build::{
 /// The container that etcd runs in.
 const ETCD: &str = "etcd";
 /// Where the scheduler notes for which node a claim gets its volume.
-const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+pub(crate) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
 /// What plans need of a pod; `None` if it has no container of etcd. The caller finds out since when its node is lost.
 pub fn read_pod(pod: &core::Pod, node_lost_since: Option<Timestamp>) -> Option<Pod> {
