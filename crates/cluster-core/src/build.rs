@@ -42,7 +42,7 @@ pub use probes::has_single_success_probe;
 pub use spec_hash::{ANNOTATION_SPEC_HASH, RestartRequests, spec_hash};
 pub use state_annotations::StateAnnotations;
 pub(crate) use stored::SNAPSHOT_COUNT;
-pub use stored::{StoredTemplates, snapshot_count};
+pub use stored::{StoredTemplates, applied_template, snapshot_count};
 pub use validate_template::validate_template;
 pub use validate_template::{desired, to_observe_only};
 

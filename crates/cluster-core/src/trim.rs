@@ -2,7 +2,6 @@
 
 use etcd_operator_api::reserved;
 use k8s_openapi::Metadata;
-use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetStatus};
 use k8s_openapi::api::core::v1::{
     Container, ContainerStatus, Node, NodeStatus, PersistentVolumeClaim, Pod, PodCondition, PodSpec,
     PodStatus, Service,
@@ -109,15 +108,6 @@ pub fn claim(claim: &mut PersistentVolumeClaim) {
     if let Some(annotations) = &mut claim.metadata.annotations {
         annotations.retain(|key, _| key == SELECTED_NODE || reserved::annotation(key));
     }
-}
-
-/// Keeps of a StatefulSet all that an apply compares with, and up to which generation its controller has seen it.
-pub fn set(set: &mut StatefulSet) {
-    drop_managed_fields(set);
-    set.status = set.status.take().map(|status| StatefulSetStatus {
-        observed_generation: status.observed_generation,
-        ..StatefulSetStatus::default()
-    });
 }
 
 /// Keeps of a Service all that an apply compares with.

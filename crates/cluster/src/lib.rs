@@ -9,6 +9,7 @@ mod observe;
 pub mod ports;
 mod reconcile;
 pub mod reports;
+pub mod trim;
 
 pub use act::Error;
 pub use reconcile::{Deps, Reconciler};

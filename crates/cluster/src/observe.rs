@@ -309,7 +309,8 @@ fn is_own_pod(pod: &Pod, set: Option<&StatefulSet>, uid: &str) -> bool {
         || (!has_controller(pod) && is_member_of(pod.spec.as_ref(), uid))
 }
 
-fn has_controller(object: &impl Resource) -> bool {
+/// Whether any object controls this one.
+pub fn has_controller(object: &impl Resource) -> bool {
     let mut owners = object.meta().owner_references.iter().flatten();
     owners.any(|owner| owner.controller == Some(true))
 }

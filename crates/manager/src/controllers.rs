@@ -149,7 +149,7 @@ impl Kinds {
             nodes: watches_nodes.then(|| informers.add(Selection::from(Scope::All), trim::node)),
             jobs: informers.add(scope.clone().labelled(job_labels), backup::trim::job),
             parts: Parts {
-                sets: informers.add(labelled.clone(), trim::set),
+                sets: informers.add(labelled.clone(), cluster::trim::set),
                 pods: informers.add(scope.clone().labelled(pod_labels), trim::pod),
                 claims: informers.add(labelled.clone(), trim::claim),
                 services: informers.add(labelled.clone(), trim::service),

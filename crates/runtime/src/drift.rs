@@ -36,7 +36,12 @@ const SETS: [&str; 1] = ["finalizers"];
 /// Whether `desired` (with its [`APPLIED`] annotation) must be applied over `current`.
 pub fn needs_apply(current: &Value, desired: &Value) -> bool {
     let applied = |object: &Value| object["metadata"]["annotations"][APPLIED].clone();
-    applied(current) != applied(desired) || !is_satisfied(current, desired, "")
+    applied(current) != applied(desired) || !contains(current, desired)
+}
+
+/// Whether `current` contains everything in `desired`, with equal values.
+pub fn contains(current: &Value, desired: &Value) -> bool {
+    is_satisfied(current, desired, "")
 }
 
 /// Whether `current` contains everything in `desired`. Both are the value of the field `field`.

@@ -186,7 +186,7 @@ impl StoredTemplates {
 }
 
 /// The pod template of a StatefulSet as the operator applied it, from its annotation; `None` without one that can be parsed.
-fn applied_template(set: &StatefulSet) -> Option<PodTemplateSpec> {
+pub fn applied_template(set: &StatefulSet) -> Option<PodTemplateSpec> {
     let annotations = set.metadata.annotations.as_ref()?;
     serde_json::from_str(annotations.get(ANNOTATION_TEMPLATE)?).ok()
 }

@@ -14,6 +14,7 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::Resource;
 
 use crate::observe::{is_own_set, is_owned};
+use crate::trim::with_template;
 
 /// Why an object was not applied: the decision is stale, or the API server failed or refused it.
 #[derive(Debug)]
@@ -88,12 +89,21 @@ impl<'a> ObjectWriter<'a> {
                 }
             };
         };
-        let is_as_seen = observed.is_some_and(|observed| is_unchanged(observed, &now));
         let is_ours = self.is_own_set(&now);
-        if is_ours && !is_as_seen && self.differs(&*now, wanted)? {
+        if !is_ours || self.applier.agrees(&*now, wanted) {
+            return self.apply_over(&*now, wanted, is_ours).await;
+        }
+        let stored_object = with_template(&now);
+        let is_as_seen = observed.is_some_and(|observed| is_unchanged(observed, &now));
+        if !is_as_seen
+            && self
+                .applier
+                .change(Some(&*stored_object), &wanted.object())?
+                .is_some()
+        {
             return Err(ApplyError::Stale);
         }
-        self.apply_over(&*now, wanted, is_ours).await
+        self.apply_over(&*stored_object, wanted, is_ours).await
     }
 
     /// Applies this over a stored object. If that is not this cluster's, returns a message about it.
@@ -110,15 +120,6 @@ impl<'a> ObjectWriter<'a> {
             self.ensure(stored_object, &wanted.object()).await?;
         }
         Ok(None)
-    }
-
-    /// Whether a stored object would change by this.
-    fn differs<K: Writable>(&self, stored_object: &K, wanted: &Wish<K>) -> Result<bool, Error> {
-        Ok(!self.applier.agrees(stored_object, wanted)
-            && self
-                .applier
-                .change(Some(stored_object), &wanted.object())?
-                .is_some())
     }
 
     /// Applies this over a stored object if it would change. Whose the object is is for the caller to check.

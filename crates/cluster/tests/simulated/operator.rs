@@ -118,7 +118,7 @@ async fn operate(
     let scope = Scope::Namespaces([NAMESPACE.to_owned()].into());
     let labelled = || scope.clone().labelled(format!("{LABEL_APP}={APP_VALUE}"));
     let clusters = informers.add::<EtcdCluster>(Selection::from(scope.clone()), keep_all);
-    let sets = informers.add(labelled(), trim::set);
+    let sets = informers.add(labelled(), etcd_operator_cluster::trim::set);
     let pods = informers.add(labelled(), trim::pod);
     let claims = informers.add(labelled(), trim::claim);
     let services = informers.add(labelled(), trim::service);
