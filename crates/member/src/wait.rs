@@ -12,6 +12,7 @@ use etcd_operator_api::contract::{self, Mode, Permit, Preparing, Verdict};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::command::Start;
+use crate::disk::{self, Depth};
 use crate::fingerprint::Surroundings;
 use crate::keeper::Keeper;
 use crate::peers::{self, Answer, Door};
@@ -19,6 +20,8 @@ use crate::permit::{Grant, address_of};
 use crate::restart::{self, Attempt};
 use crate::serve::{self, Shared, with};
 use crate::state::{Source, State};
+use crate::verdict::judge;
+use crate::view::DiskView;
 use crate::volume::Volume;
 use crate::{clock, side};
 
@@ -26,7 +29,7 @@ use crate::{clock, side};
 const LOOK: Duration = Duration::from_millis(100);
 /// How often at least, when what it needs besides is waited for.
 const LOOK_SELDOM: Duration = Duration::from_secs(1);
-/// How often a disk that could not be read is looked at again.
+/// How often a disk is looked at again that could not be read, or from which a person can remove foreign files.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 /// How long until a port is tried again that something else still has.
 const BIND_AGAIN: Duration = Duration::from_millis(500);
@@ -112,8 +115,7 @@ async fn decide(waiting: &Waiting, state: &Shared) -> Outcome {
     }
     loop {
         let considered = tokio::select! {
-            // What was read is as it was, but for what could not be read.
-            _ = looks_at_disk.tick() => Ok(is_unreadable(state).then(|| look_again(waiting, state)).flatten()),
+            _ = looks_at_disk.tick() => Ok(look_by_time(waiting, state)),
             () = tokio::time::sleep(pause) => consider(waiting, state).await,
         };
         let remark = match considered {
@@ -155,8 +157,37 @@ fn tell(state: &Shared) {
     tracing::info!(verdict = ?finding.verdict, "waiting for a permit: {}", finding.detail);
 }
 
-fn is_unreadable(state: &Shared) -> bool {
-    with(state, |state| state.finding().verdict == Verdict::Unreadable)
+/// Reads a disk again that may have changed since: one that could not be read, and a foreign one. `Some` if it is whole by
+/// now. Any other disk stays as it was read.
+fn look_by_time(waiting: &Waiting, state: &Shared) -> Option<Start> {
+    match with(state, |state| state.finding().verdict.clone()) {
+        Verdict::Unreadable => look_again(waiting, state),
+        Verdict::Foreign => {
+            look_at_foreign(waiting, state);
+            None
+        }
+        _ => None,
+    }
+}
+
+/// Reads a foreign disk again. By that it becomes empty, or foreign for another reason, and nothing else: a person may be
+/// in the middle of copying data to it. Only the next start of the container judges those.
+fn look_at_foreign(waiting: &Waiting, state: &Shared) {
+    let (before, expected) = with(state, |state| (state.finding().clone(), state.expected().clone()));
+    let read = |depth| disk::read(&waiting.volume, &waiting.surroundings, depth);
+    let is_taken = |disk: &DiskView| {
+        let finding = judge(disk, &expected);
+        finding != before && matches!(finding.verdict, Verdict::Empty | Verdict::Foreign)
+    };
+    // The log of another cluster may be long: it is read only once there is something to report.
+    if !is_taken(&read(Depth::Start)) {
+        return;
+    }
+    let disk = read(Depth::Report);
+    if is_taken(&disk) {
+        with(state, |state| state.see(disk));
+        tell(state);
+    }
 }
 
 /// Reads the disk again. `Some` if it is whole by now: its start is counted then.
@@ -287,13 +318,32 @@ mod tests {
 
     use super::*;
     use crate::certificates::Certificates;
+    use crate::chance;
     use crate::samples::{self, Scratch};
-    use crate::{chance, disk};
 
     const SOURCE: Source = Source {
         now: clock::since_boot,
         draw: chance::draw,
     };
+
+    /// What it takes to wait on a volume.
+    fn waiting(volume: Volume, scratch: &Scratch) -> Waiting {
+        Waiting {
+            volume,
+            surroundings: Surroundings::default(),
+            permit: scratch.path().join("permit"),
+            pod_ip: None,
+            report_port: 0,
+            peer_port: 0,
+            door: Door {
+                is_secure: false,
+                port: 0,
+                certificates: Certificates::default(),
+            },
+            source: SOURCE,
+            program: "/usr/local/bin/etcd".into(),
+        }
+    }
 
     /// Waits on an empty volume with a good permit, for as long as a permit takes that is used.
     async fn outcome(refused: Option<RefusedImage>, scratch: &Scratch) -> Option<Outcome> {
@@ -321,21 +371,7 @@ mod tests {
             restore: None,
         };
         scratch.file("permit", contract::write(&permit));
-        let waiting = Waiting {
-            volume,
-            surroundings,
-            permit: scratch.path().join("permit"),
-            pod_ip: None,
-            report_port: 0,
-            peer_port: 0,
-            door: Door {
-                is_secure: false,
-                port: 0,
-                certificates: Certificates::default(),
-            },
-            source: SOURCE,
-            program: "/usr/local/bin/etcd".into(),
-        };
+        let waiting = waiting(volume, scratch);
         let waited = tokio::time::timeout(Duration::from_secs(3), wait(&waiting, state)).await;
         waited.ok().map(|outcome| outcome.expect("an outcome"))
     }
@@ -361,5 +397,41 @@ mod tests {
             "{started:?}"
         );
         assert_ne!(entries(), 0);
+    }
+
+    #[test]
+    fn a_foreign_disk_is_empty_once_its_files_are_removed_and_is_never_taken_for_more() {
+        let scratch = Scratch::new();
+        let volume = Volume::at(scratch.path().join("volume"));
+        scratch.file("volume/theirs", "of somebody else");
+        scratch.file("volume/more", "of somebody else");
+        let waiting = waiting(volume.clone(), &scratch);
+        let found = disk::read(&volume, &waiting.surroundings, Depth::Report);
+        let state: Shared = Arc::new(Mutex::new(State::new(
+            samples::expected(),
+            "pod".into(),
+            found,
+            SOURCE,
+        )));
+        let finding_later = || {
+            assert_eq!(look_by_time(&waiting, &state), None);
+            with(&state, |state| state.finding().clone())
+        };
+        let finding = finding_later();
+        assert_eq!(finding.verdict, Verdict::Foreign);
+        assert!(finding.detail.contains("theirs"), "{}", finding.detail);
+        // Data that a person is still copying are not judged.
+        scratch.file(
+            "volume/operator/identity.json",
+            contract::write(&samples::identity()),
+        );
+        assert_eq!(finding_later(), finding);
+        std::fs::remove_dir_all(scratch.path().join("volume/operator")).expect("removed");
+        std::fs::remove_file(scratch.path().join("volume/theirs")).expect("removed");
+        let finding = finding_later();
+        assert_eq!(finding.verdict, Verdict::Foreign);
+        assert!(!finding.detail.contains("theirs"), "{}", finding.detail);
+        std::fs::remove_file(scratch.path().join("volume/more")).expect("removed");
+        assert_eq!(finding_later().verdict, Verdict::Empty);
     }
 }
