@@ -5,6 +5,7 @@
 //! again. Every change needs a permit of the leader, those of etcd included.
 
 mod cancel_downgrade;
+mod confirm_silence;
 mod request_backup;
 mod restart;
 
@@ -34,6 +35,7 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use crate::observe::{Connection, Observation, annotated_uids, requested_replacement, requested_restore};
 use crate::reconcile::Deps;
 use cancel_downgrade::{cancel_hidden_downgrade, may_hide_downgrade};
+use confirm_silence::why_not_silent;
 
 pub use cancel_downgrade::cancel_before_template;
 
@@ -91,6 +93,11 @@ pub async fn act(
     key: &ObjectKey,
     deps: &Deps,
 ) -> Result<Outcome, Error> {
+    let pending = plan.persisted.pending.as_ref().map(|pending| &pending.operation);
+    let reports = deps.member_clients.reports.as_ref();
+    if let Some(why) = why_not_silent(step, pending, &observation.observed, reports).await {
+        return Ok(Outcome::Stale(why));
+    }
     if let Some(why) = why_stale(plan, observation, key, deps).await? {
         return Ok(Outcome::Stale(why));
     }

@@ -81,6 +81,44 @@ fn a_node_lost_for_good_is_given_up_after_its_time() {
 }
 
 #[test]
+fn a_voter_on_a_silent_node_that_missed_one_answer_is_asked_again_and_stays() {
+    run(11, |sim| async move {
+        operator::install_watching_nodes(&sim);
+        sim.create("c", 3, "3.6.16");
+        sim.expect("the cluster is whole", 3 * MINUTE, |sim| sim.is_whole("c", 3))
+            .await;
+        sim.edit("c", |spec| spec["recovery"] = json!({"replaceAfter": "1m"}));
+        let _writers = sim.write("c", 2, SECOND);
+        tokio::time::sleep(40 * SECOND).await;
+        let leader = status(&sim)["leader"].clone();
+        let (ordinal, member) = (0..3)
+            .map(|ordinal| (ordinal, format!("c-{ordinal}")))
+            .find(|(_, member)| leader != json!(member))
+            .unwrap();
+        let id = |sim: &Simulation| status(sim)["memberStatus"][ordinal]["id"].clone();
+        let before = id(&sim);
+        // The kubelet stops. etcd serves on.
+        let node = sim.pod(&member).unwrap().node;
+        sim.machine().cut_off(&node);
+        tokio::time::sleep(3 * MINUTE).await;
+        assert_eq!((sim.voters("c"), id(&sim)), ((3, 3), before.clone()));
+        sim.stop(&member, true);
+        sim.annotate("c", "example.com/wakes", "the operator");
+        sim.expect("it is to be replaced", MINUTE, |sim| step(sim) == "Replace")
+            .await;
+        sim.stop(&member, false);
+        tokio::time::sleep(30 * SECOND).await;
+        assert_eq!(id(&sim), before, "{}", sim.timeline().text());
+        assert_eq!(step(&sim), "", "{}", plan(&sim));
+        sim.machine().reconnect(&node);
+        sim.expect("it is whole", 2 * MINUTE, |sim| sim.is_whole("c", 3))
+            .await;
+        assert!(sim.ledger().verify(NAMESPACE, "c").await);
+        sim.check();
+    });
+}
+
+#[test]
 fn all_pods_killed_at_once_come_back_by_themselves() {
     run(6, |sim| async move {
         cluster(&sim, 3).await;
