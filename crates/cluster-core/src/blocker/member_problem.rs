@@ -103,10 +103,12 @@ pub enum MemberProblem {
         /// The UID of its PersistentVolumeClaim.
         claim: String,
     },
-    /// Its volume holds data of another cluster.
+    /// Its volume holds data of another cluster, or of another member.
     ForeignData {
         /// What the guard in the pod reports.
         detail: String,
+        /// The member of this cluster whose data they are; none for data of another cluster.
+        owner: Option<String>,
     },
     /// Its volume holds data of a newer incarnation than the status names.
     NewerIncarnation {
@@ -413,7 +415,14 @@ impl fmt::Display for MemberProblem {
                 f,
                 "has a volume that is older than this EtcdCluster (PersistentVolumeClaim UID {claim}): to use it, annotate the EtcdCluster with {ANNOTATION_DISCARD} and that UID"
             ),
-            Self::ForeignData { detail } => write!(
+            Self::ForeignData {
+                detail,
+                owner: Some(owner),
+            } => write!(
+                f,
+                "found data of member {owner} of this cluster on its volume ({detail}), which may be the only copy that {owner} has: exchange the volumes back, so that each PersistentVolumeClaim is bound to the volume of its own member"
+            ),
+            Self::ForeignData { detail, owner: None } => write!(
                 f,
                 "found data of another cluster on its volume ({detail}): to delete them, annotate this EtcdCluster with {ANNOTATION_DISCARD} and the UID of the PersistentVolumeClaim"
             ),

@@ -79,8 +79,8 @@ reasons! {
         "Correct the cause in the message, or restore another backup.";
     FetchRunning(Waiting): "A member fetches the backup.",
         "Nothing, unless the message shows a failure.";
-    ForeignData(User): "The volume of a member holds data of another cluster.",
-        "Attach the right volume, or consent to deleting the data with the annotation that the message names.";
+    ForeignData(User): "The volume of a member holds data of another cluster or of another member.",
+        "Attach the right volume. For data of another cluster you can also consent to deleting them, with the annotation that the message names.";
     HoldsPreparedData(User): "A volume holds data that a restore has prepared and that are not in use.",
         "Restore again.";
     ImageNotUsable(User): "The new etcd image cannot be pulled, does not run, or holds another minor version than the pod template names. A Job has tried it with `etcd --version`. No member is restarted.",

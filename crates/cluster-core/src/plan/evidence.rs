@@ -82,7 +82,10 @@ fn data_evidence(view: &ClusterView<'_>, known: &Known, ordinal: Ordinal, member
             }
             // A quorum was taken over by consent, and this one was to be.
             Verdict::Foreign if view.is_adoption_requested(ordinal) => Evidence::Replace(Cause::LeftBehind),
-            Verdict::Foreign => needs_user(MemberProblem::ForeignData { detail: detail() }),
+            Verdict::Foreign => needs_user(MemberProblem::ForeignData {
+                detail: detail(),
+                owner: owner_in_cluster(view, ordinal, report),
+            }),
             Verdict::Unreadable => {
                 let consent = if is_reused_by_consent(view, ordinal, member) {
                     VolumeConsent::Replace(member.id)
@@ -189,6 +192,15 @@ pub fn has_served_template_at(view: &ClusterView<'_>, ordinal: Ordinal) -> bool 
 /// it.
 pub fn is_copied_without_consent(view: &ClusterView<'_>, ordinal: Ordinal, report: &Report) -> bool {
     is_copy(report) && !view.is_adoption_requested(ordinal)
+}
+
+/// The member of this cluster whose data lie on the volume of another one. `None` for data of another cluster, or without
+/// an identity.
+fn owner_in_cluster(view: &ClusterView<'_>, ordinal: Ordinal, report: &Report) -> Option<String> {
+    let identity = report.identity.as_ref()?;
+    let is_other =
+        identity.cluster_uid == view.observed.uid && identity.member != view.observed.name(ordinal);
+    is_other.then(|| identity.member.clone())
 }
 
 /// Whether a copied volume counts as the member's own: the user adopts it, and the others have no quorum without it. If

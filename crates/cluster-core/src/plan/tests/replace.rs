@@ -385,6 +385,34 @@ fn a_foreign_disk_in_the_place_of_a_member_waits_for_a_person() {
 }
 
 #[test]
+fn the_data_of_another_member_are_not_offered_to_be_deleted() {
+    let problem = |scene: &Scene| match &plan(&scene.observed).explanation.blockers[..] {
+        [Blocker::Member { problem, .. }] => problem.clone(),
+        other => panic!("{other:?}"),
+    };
+    let mut scene = Scene::formed(3);
+    scene.waits(1, "p1", &Verdict::Foreign);
+    let identity = scene.report(1).identity.as_mut().expect("an identity");
+    identity.member = "c-2".to_owned();
+    let told = problem(&scene);
+    let foreign = |owner: Option<&str>| MemberProblem::ForeignData {
+        detail: String::new(),
+        owner: owner.map(str::to_owned),
+    };
+    assert_eq!(told, foreign(Some("c-2")));
+    let text = told.to_string();
+    assert!(
+        text.contains("data of member c-2") && !text.contains("discard"),
+        "{text}"
+    );
+    let identity = scene.report(1).identity.as_mut().expect("an identity");
+    identity.cluster_uid = "another".to_owned();
+    let told = problem(&scene);
+    assert_eq!(told, foreign(None));
+    assert!(told.to_string().contains("discard"), "{told}");
+}
+
+#[test]
 fn a_report_beside_an_etcd_that_answers_is_not_believed() {
     let mut scene = Scene::formed(3);
     let status = scene.at(1).status.clone();
