@@ -107,11 +107,14 @@ pub fn discard_leftover(view: &ClusterView<'_>, known: &Known, ordinal: Ordinal)
             .identity
             .as_ref()
             .is_some_and(|identity| identity.cluster_uid == observed.uid);
-        let old = matches!(
-            report.verdict,
-            Verdict::Damaged | Verdict::Moved | Verdict::OtherIncarnation { .. }
-        );
-        (is_ours && old) || (report.verdict == Verdict::Foreign && view.is_discard_requested(ordinal))
+        // Data of a newer incarnation are kept: the status may have been lost.
+        let cannot_start = match report.verdict {
+            Verdict::Damaged | Verdict::Moved => true,
+            Verdict::OtherIncarnation { found } => found < observed.persisted.incarnation,
+            _ => false,
+        };
+        (is_ours && cannot_start)
+            || (report.verdict == Verdict::Foreign && view.is_discard_requested(ordinal))
     });
     (was_removed || is_useless).then(|| discard(view, view.disk(ordinal)))?
 }

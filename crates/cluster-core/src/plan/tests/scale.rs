@@ -174,6 +174,16 @@ fn a_disk_on_which_etcd_was_not_started_is_not_thrown_away() {
 }
 
 #[test]
+fn data_of_a_newer_incarnation_are_not_thrown_away() {
+    for (found, expected) in [(0, "Scaling Discard(3) delete claim claim-3"), (2, "Waiting - -")] {
+        let mut scene = Scene::formed(3);
+        scene.asks_for(4);
+        scene.waits(3, "p3", &Verdict::OtherIncarnation { found });
+        assert_eq!(follow(&mut scene), expected, "{found}");
+    }
+}
+
+#[test]
 fn sleep_keeps_every_volume_and_waking_starts_those_who_voted() {
     let mut scene = Scene::formed(3);
     scene.left(id(0));
