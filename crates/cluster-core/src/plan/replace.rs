@@ -6,6 +6,7 @@
 //!
 //! Not without end: after some attempts a person must find out why.
 
+use etcd_operator_api::names::ANNOTATION_REPLACE;
 use etcd_operator_etcd_types::id::MemberId;
 use etcd_operator_etcd_types::membership::{Known, Member};
 
@@ -88,8 +89,8 @@ fn describe(view: &ClusterView<'_>, replace: &Replace) -> String {
     )
 }
 
-/// Takes it out of the membership, its leadership first. `Blocked` after `MAX_ATTEMPTS` with the same spec, or while
-/// quorum would break; `None` if the cause does not hold any more, or `wait_before_last` keeps it.
+/// Takes it out of the membership, its leadership first. `Blocked` after `MAX_ATTEMPTS` that nobody has asked to exceed, or
+/// while quorum would break; `None` if the cause does not hold any more, or `wait_before_last` keeps it.
 fn take_out(
     view: &ClusterView<'_>,
     known: &Known,
@@ -102,17 +103,13 @@ fn take_out(
     {
         return None;
     }
-    // The count is for one spec: whoever changes it has found out something, and it begins anew.
-    let is_same_spec = observed.generation == observed.persisted.generation;
-    let replace = Replace {
-        attempt: if is_same_spec { replace.attempt } else { 1 },
-        ..replace
-    };
+    let replace = count_anew(view, replace);
     if replace.attempt > MAX_ATTEMPTS {
         let text = format!(
-            "{} was replaced {MAX_ATTEMPTS} times and lost its data again each time ({}): a person must find out why. Any change of the spec lets the operator try again.",
+            "{} was replaced {MAX_ATTEMPTS} times and lost its data again each time ({}): a person must find out why. Any change of the spec lets the operator try again, and so does the annotation {ANNOTATION_REPLACE} with the ID {}.",
             observed.name(replace.ordinal),
-            replace.cause
+            replace.cause,
+            replace.id
         );
         return Some(FlowDecision::with_operation(
             Operation::Replace(replace),
@@ -139,6 +136,28 @@ fn take_out(
         ordinal,
         id: replace.id,
     }))
+}
+
+/// The replacement with its count begun anew, if a person has changed the spec since, or asks for this member's replacement
+/// after the last attempt: either may have found out why the ones before failed.
+fn count_anew(view: &ClusterView<'_>, replace: Replace) -> Replace {
+    let observed = view.observed;
+    let is_other_spec = observed.generation != observed.persisted.generation;
+    if is_other_spec {
+        return Replace {
+            attempt: 1,
+            ..replace
+        };
+    }
+    if replace.attempt > MAX_ATTEMPTS && replace_request::is_replace_requested(view, replace.id) {
+        // As the cause, so that the request is recorded as done.
+        return Replace {
+            attempt: 1,
+            cause: Cause::Requested,
+            ..replace
+        };
+    }
+    replace
 }
 
 /// Whether the cause still holds for a member that has not left. One that is healthy again stays, unless the user

@@ -347,6 +347,40 @@ fn a_replacement_that_fails_again_and_again_waits_for_a_person() {
 }
 
 #[test]
+fn a_person_who_asks_for_one_more_replacement_is_heard() {
+    let mut scene = wiped(3);
+    for number in [20, 21] {
+        let here = scene.observed.etcd_member(ordinal(1)).expect("a member").id;
+        assert!(follow(&mut scene).contains("remove c-1"));
+        scene.left(here);
+        assert_eq!(follow(&mut scene), "Scaling Join(1) add learner c-1");
+        scene.member(1, id(number), Role::Learner, true);
+        scene.waits(1, "p", &Verdict::Empty);
+    }
+    let blocked = plan(&scene.observed);
+    assert_eq!(line(&scene, &blocked), "Blocked Replace(1) -");
+    let last = id(21);
+    let hint = format!("etcd.database.coreos.com/replace with the ID {last}.");
+    assert!(
+        blocked.explanation.text.ends_with(&hint),
+        "{}",
+        blocked.explanation.text
+    );
+    scene.stored(&blocked);
+    scene.observed.replace = Some(id(20).to_string());
+    assert_eq!(planned(&scene), "Blocked Replace(1) -");
+    scene.observed.replace = Some(last.to_string());
+    assert_eq!(
+        follow(&mut scene),
+        format!("Recovering Replace(1) remove c-1 ({last})")
+    );
+    scene.left(last);
+    assert_eq!(follow(&mut scene), "Recovering Replace(1) delete claim claim-1");
+    // It was obeyed, and the annotation stays.
+    assert_eq!(scene.observed.persisted.replaced, Some(last));
+}
+
+#[test]
 fn before_a_version_that_can_add_beside_dead_members_all_dead_ones_go_first() {
     let mut scene = Scene::formed_of(5, "3.5.29");
     scene.waits(1, "p1", &Verdict::Empty);
