@@ -8,7 +8,7 @@ use std::{
 use etcd_operator_api::{EtcdBackup, EtcdCluster, EtcdRestore, crd};
 use kube::core::cel::Validator;
 use serde::{Deserialize, de::DeserializeOwned};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const REFUSED: &str = include_str!("../fixtures/refused.yaml");
 
@@ -116,6 +116,24 @@ fn every_manifest_of_the_older_operator_and_of_ours_passes_every_rule() {
             "{file}, applied twice"
         );
     }
+}
+
+/// 0.1.0 accepted TLS for clusters that had formed without it. Their members do not use it: the edit can be reverted.
+#[test]
+fn tls_that_the_members_do_not_use_can_be_removed() {
+    let cluster = |tls: Value| {
+        json!({
+            "kind": "EtcdCluster", "metadata": {"name": "c"}, "spec": {"TLS": tls},
+            "status": {"clusterID": "1f", "endpoints": ["http://c-client.shop.svc:2379"]},
+        })
+    };
+    let both = cluster(
+        json!({"static": {"member": {"peerSecret": "p", "serverSecret": "s"}, "operatorSecret": "o"}}),
+    );
+    assert_eq!(refusals(&cluster(Value::Null), Some(&both)), Vec::<String>::new());
+    let peer = cluster(json!({"static": {"member": {"peerSecret": "p"}}}));
+    let renamed = cluster(json!({"static": {"member": {"peerSecret": "q"}}}));
+    assert_eq!(refusals(&renamed, Some(&peer)), Vec::<String>::new());
 }
 
 #[test]
