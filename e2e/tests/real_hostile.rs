@@ -74,7 +74,10 @@ async fn objects_as_large_as_can_be_stored_cost_a_bounded_amount_of_memory() -> 
     operator.until_ready(|code, _| code == 200).await?;
     until("the small one has its verdict", SOON, || async {
         let found = clusters.get("small").await?;
-        Ok(found.status.and_then(|s| s.observed_generation))
+        Ok(found
+            .status
+            .and_then(|s| s.observed_generation)
+            .filter(|seen| *seen > 0))
     })
     .await
     .with_context(|| operator.logged())?;

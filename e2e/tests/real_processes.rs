@@ -315,7 +315,7 @@ async fn an_object_nested_deeper_than_can_be_read_is_told_so_and_holds_nothing_u
             let cluster = clusters.get(name).await?;
             Ok(cluster
                 .status
-                .filter(|s| s.observed_generation.is_some())
+                .filter(|s| s.observed_generation.is_some_and(|seen| seen > 0))
                 .map(drop))
         })
         .await
@@ -365,7 +365,7 @@ async fn an_object_nested_deeper_than_can_be_read_is_told_so_and_holds_nothing_u
         let cluster = clusters.get("later").await?;
         Ok(cluster
             .status
-            .filter(|s| s.observed_generation.is_some())
+            .filter(|s| s.observed_generation.is_some_and(|seen| seen > 0))
             .map(drop))
     })
     .await

@@ -1,15 +1,25 @@
 //! The complete `CustomResourceDefinition`s as they are installed.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
+    CustomResourceDefinition, JSON, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
 use kube::CustomResourceExt;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{EtcdBackup, EtcdCluster, EtcdRestore};
 
 /// Maximum size of a CRD. Client-side `kubectl apply` stores the whole object in an annotation, which the API server limits.
 pub const MAX_BYTES: usize = 262_144;
+
+/// `status.observedGeneration` of an object that no operator has seen. The CRDs set it, also in a status that was removed.
+/// Without it, kstatus takes a new object for one that is as its spec asks.
+pub const UNOBSERVED: i64 = -1;
+
+/// Whether the spec was edited since an operator recorded its generation in the status. A status of the ancestor has no
+/// generation: any spec is newer. An object that no operator has seen was not edited.
+pub fn is_edited(observed_generation: Option<i64>, generation: Option<i64>) -> bool {
+    observed_generation != Some(UNOBSERVED) && observed_generation < generation
+}
 
 /// The CRDs of all three kinds, in the order of the documentation.
 pub fn all() -> [CustomResourceDefinition; 3] {
@@ -27,8 +37,8 @@ pub fn schema(kind: &str) -> Option<Value> {
     serde_json::to_value(version.schema?.open_api_v3_schema?).ok()
 }
 
-/// Adds what the derive macro cannot express: descriptions of `spec` and `status`, and maximum string lengths, which
-/// keep CEL rules cheap. Enums of nullable fields become patterns. Lists and maps get no limit here.
+/// Adds what the derive macro cannot express: descriptions of `spec` and `status`, the default of `status`, and maximum string
+/// lengths, which keep CEL rules cheap. Enums of nullable fields become patterns. Lists and maps get no limit here.
 fn finish(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
     let kind = crd.spec.names.kind.clone();
     for version in &mut crd.spec.versions {
@@ -53,6 +63,9 @@ fn finish(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
             {
                 property.description = Some(format!("{text} See the fields of {kind}.{field}."));
             }
+        }
+        if let Some(status) = properties.get_mut("status") {
+            status.default = Some(JSON(json!({"observedGeneration": UNOBSERVED})));
         }
     }
     crd
@@ -129,5 +142,23 @@ fn allow_null(schema: &mut JSONSchemaProps) {
     }
     if let Some(JSONSchemaPropsOrBool::Schema(value)) = &mut schema.additional_properties {
         allow_null(value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_object_that_an_operator_has_seen_can_be_edited_since() {
+        let ancestor = None;
+        for (observed, is_newer) in [
+            (ancestor, true),
+            (Some(UNOBSERVED), false),
+            (Some(3), true),
+            (Some(4), false),
+        ] {
+            assert_eq!(is_edited(observed, Some(4)), is_newer, "{observed:?}");
+        }
     }
 }

@@ -6,6 +6,7 @@ use etcd_operator_api::backup::Verification;
 use etcd_operator_api::cluster::{DefaultRepository, RestoreProgress};
 use etcd_operator_api::condition::{self, ConditionType, Truth};
 use etcd_operator_api::contract::{self, JobResult};
+use etcd_operator_api::crd::is_edited;
 use etcd_operator_api::location::Blocks;
 use etcd_operator_api::names::{ANNOTATION_BACKUP_NOW, CLIENT_PORT, LABEL_BACKUP};
 use etcd_operator_api::refusal::bounded;
@@ -51,7 +52,8 @@ pub fn observe(backup: &EtcdBackup, desired: Desired, now: Timestamp, deps: &Dep
         created_at: backup.creation_timestamp().map_or(now, |time| time.0),
         deleted_at: backup.metadata.deletion_timestamp.as_ref().map(|time| time.0),
         generation: backup.metadata.generation.unwrap_or_default(),
-        is_edited: status.is_some_and(|status| status.observed_generation < backup.metadata.generation),
+        is_edited: status
+            .is_some_and(|status| is_edited(status.observed_generation, backup.metadata.generation)),
         backup_request: request
             .filter(|text| !text.is_empty())
             .map(|text| text.chars().take(MAX_TEXT).collect()),

@@ -7,6 +7,7 @@ mod jobs;
 
 use std::collections::BTreeMap;
 
+use etcd_operator_api::crd;
 use etcd_operator_api::names::{ANNOTATION_COMMITTED, ANNOTATION_SCOPE, LABEL_RESTORE};
 use etcd_operator_api::reference::Sight;
 use etcd_operator_api::{EtcdRestore, GROUP};
@@ -38,7 +39,8 @@ pub async fn observe(restore: &EtcdRestore, desired: Desired, deps: &Deps) -> Re
     let key = ObjectKey::of(restore);
     let uid = restore.uid().unwrap_or_default();
     let status = restore.status.as_ref();
-    let is_edited = status.is_some_and(|status| status.observed_generation < restore.metadata.generation);
+    let is_edited =
+        status.is_some_and(|status| crd::is_edited(status.observed_generation, restore.metadata.generation));
     let commit_record = restore.annotations().get(ANNOTATION_COMMITTED);
     let state = PersistedState::read(status).with_commit_record(commit_record.map(String::as_str), &uid);
     // A selected backup stays selected until the user edits the spec, so that a later backup is never restored by itself.

@@ -190,7 +190,7 @@ async fn judged(bed: &ControlPlane, namespace: &str) -> Result<(usize, usize)> {
         let of_backup = |b: &EtcdBackup| verdict(b.status.as_ref()?.conditions.as_ref());
         let all = clusters.iter().all(|c| of_cluster(c).is_some())
             && backups.iter().all(|b| of_backup(b).is_some())
-            && restore.status.is_some();
+            && verdict(restore.status.as_ref().and_then(|s| s.conditions.as_ref())).is_some();
         Ok(all.then_some((clusters, backups, restore)))
     })
     .await?;

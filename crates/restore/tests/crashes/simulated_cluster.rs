@@ -98,7 +98,7 @@ impl SimulatedCluster {
             return false;
         }
         let next = match (phase, &request) {
-            (None, None) if cluster["status"].is_null() => {
+            (None, None) if cluster["status"]["conditions"].is_null() => {
                 let waits = json!([{
                     "type": "Progressing", "status": "False", "reason": "AwaitingRestore", "message": "waits",
                     "lastTransitionTime": "2026-01-01T00:00:00Z",

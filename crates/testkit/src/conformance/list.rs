@@ -137,6 +137,7 @@ macro_rules! every_conformance_case {
             subresources::a_write_of_the_object_leaves_the_status_alone,
             subresources::a_write_of_the_status_leaves_the_object_alone,
             subresources::a_status_is_validated,
+            subresources::a_default_status_is_there_before_one_is_written,
             subresources::a_kind_without_a_subresource_does_not_have_it,
             subresources::a_custom_object_scales,
             subresources::a_scale_is_validated_like_the_object,

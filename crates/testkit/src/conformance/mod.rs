@@ -135,7 +135,7 @@ pub async fn prepare(client: &Client) -> Result<(), Broken> {
             .await
             .map_err(broken)?;
     }
-    for plural in ["widgets", "gadgets"] {
+    for plural in ["widgets", "gadgets", "gauges"] {
         let served = async {
             let path = format!("/apis/{GROUP}/v1/{plural}");
             loop {

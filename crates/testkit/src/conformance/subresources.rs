@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::widget::{map, pod, stateful_set, widget};
+use super::widget::{GROUP, map, pod, stateful_set, widget};
 use super::wire::{As, Outcome, Wire, holds, holds_that, same};
 
 pub(super) async fn a_creation_ignores_the_status(w: Wire) -> Outcome {
@@ -68,6 +68,23 @@ pub(super) async fn a_status_is_validated(w: Wire) -> Outcome {
     let path = format!("{}/status", w.widget("a"));
     let bad = json!({"status": {"conditions": [{"type": "Ready", "status": "Perhaps"}]}});
     w.patch(As::Merge, &path, &bad).await?.refused(422, "Invalid")?;
+    holds()
+}
+
+pub(super) async fn a_default_status_is_there_before_one_is_written(w: Wire) -> Outcome {
+    let gauge = |name: &str| w.at(&format!("{GROUP}/v1"), "gauges", name);
+    let unwritten = json!({"seen": -1, "level": 0});
+    let mut body = json!({"apiVersion": format!("{GROUP}/v1"), "kind": "Gauge", "metadata": {"name": "a"}});
+    body["status"] = json!({"seen": 7});
+    let made = w.post(&gauge(""), &body).await?.expect(201)?;
+    same!(made["status"], unwritten);
+    same!(w.get(&gauge("a")).await?.expect(200)?["status"], unwritten);
+    let path = format!("{}/status", gauge("a"));
+    let written = w.patch(As::Merge, &path, &json!({"status": {"seen": 1}})).await?;
+    same!(written.expect(200)?["status"]["seen"], json!(1));
+    let removed = w.patch(As::Merge, &path, &json!({"status": null})).await?;
+    same!(removed.expect(200)?["status"], unwritten);
+    same!(w.get(&gauge("a")).await?.expect(200)?["status"], unwritten);
     holds()
 }
 

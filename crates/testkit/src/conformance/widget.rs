@@ -1,4 +1,5 @@
-//! The custom kinds the cases use: `Widget` with everything a kind can have, `Gadget` with as little as possible.
+//! The custom kinds the cases use: `Widget` with everything a kind can have, `Gadget` with as little as possible, `Gauge` with a
+//! status that has a default.
 
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
@@ -33,7 +34,7 @@ fn definition(kind: &str, schema: &Value, subresources: &Value) -> Value {
     })
 }
 
-/// Both definitions.
+/// All definitions.
 pub(crate) fn definitions() -> Vec<Value> {
     let condition = json!({
         "type": "object",
@@ -126,6 +127,16 @@ pub(crate) fn definitions() -> Vec<Value> {
             "status": {"type": "object", "properties": {"phase": {"type": "string"}}},
         },
     });
+    let gauge = json!({
+        "type": "object",
+        "properties": {
+            "status": {
+                "type": "object",
+                "default": {"seen": -1},
+                "properties": {"seen": {"type": "integer"}, "level": {"type": "integer", "default": 0}},
+            },
+        },
+    });
     let scale = json!({
         "specReplicasPath": ".spec.size",
         "statusReplicasPath": ".status.size",
@@ -134,6 +145,7 @@ pub(crate) fn definitions() -> Vec<Value> {
     vec![
         definition("Widget", &widget, &json!({"status": {}, "scale": scale})),
         definition("Gadget", &gadget, &json!({})),
+        definition("Gauge", &gauge, &json!({"status": {}})),
     ]
 }
 

@@ -170,6 +170,9 @@ pub(super) fn put(state: &mut State, mut object: Value) -> Value {
     if kind.group == "events.k8s.io" {
         event_form::to_stored(&mut object);
     }
+    if kind.custom && object.get("status").is_none() {
+        kind.schema.fill_defaults(&mut object, &["metadata", "spec"]);
+    }
     if !kind.custom {
         let sequence = state.next_sequence();
         builtin::fill(&kind, &mut object, &[]);
