@@ -1,15 +1,19 @@
 //! Admission as a real API server does it: every row of the table of bad objects, and every manifest that must pass.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result, ensure};
 use etcd_operator_api::crd;
+use etcd_operator_e2e::Options;
 use etcd_operator_e2e::control_plane::{self, ControlPlane};
+use etcd_operator_e2e::deadline::until;
 use kube::{
     Client,
-    api::{Api, DeleteParams, DynamicObject, PostParams},
+    api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams},
     core::{ApiResource, GroupVersionKind},
 };
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
 const REFUSED: &str = include_str!("../../crates/api/fixtures/refused.yaml");
@@ -193,5 +197,134 @@ async fn definitions_stay_within_the_api_servers_cost_limits_when_applied_from_t
             String::from_utf8_lossy(&output.stderr)
         );
     }
+    Ok(())
+}
+
+/// One valid object of each kind, and an edit of its spec.
+fn samples() -> [(Value, Value); 3] {
+    let store = json!({"path": "b/k"});
+    let cluster = json!({"name": "c"});
+    let object =
+        |kind: &str, name: &str, spec: Value| json!({"kind": kind, "metadata": {"name": name}, "spec": spec});
+    [
+        (object("EtcdCluster", "c", json!({"size": 3})), json!({"size": 5})),
+        (
+            object(
+                "EtcdBackup",
+                "b",
+                json!({"etcdCluster": cluster, "storageType": "S3", "s3": store}),
+            ),
+            json!({"suspend": true}),
+        ),
+        (
+            object(
+                "EtcdRestore",
+                "r",
+                json!({"etcdCluster": cluster, "backupStorageType": "S3", "s3": store}),
+            ),
+            json!({"s3": {"path": "b/other"}}),
+        ),
+    ]
+}
+
+/// kstatus takes an object without an observed generation for current.
+#[tokio::test]
+async fn a_new_object_and_one_that_lost_its_status_are_not_current() -> Result<()> {
+    let bed = bed().await?;
+    let (client, namespace) = (bed.client().await?, bed.namespace("unseen").await?);
+    let merge = PatchParams::default();
+    for (sample, _) in samples() {
+        let (kind, new) = object(&sample)?;
+        let name = new.metadata.name.clone().context("a name")?;
+        let api = api(&client, &namespace, &kind);
+        let created = api.create(&PostParams::default(), &new).await?;
+        assert_eq!(created.data["status"]["observedGeneration"], -1, "{kind}");
+        let seen = Patch::Merge(json!({"status": {"observedGeneration": 1}}));
+        let written = api.patch_status(&name, &merge, &seen).await?;
+        assert_eq!(written.data["status"]["observedGeneration"], 1, "{kind}");
+        let removal = Patch::Merge(json!({"status": null}));
+        api.patch_status(&name, &merge, &removal).await?;
+        let removed = api.get(&name).await?;
+        assert_eq!(removed.data["status"]["observedGeneration"], -1, "{kind}");
+    }
+    Ok(())
+}
+
+/// The ancestor's conditions lack fields that the schema requires, until the operator has written them anew. The API server
+/// validates the status on an edit of the spec, too, and accepts unchanged values as they are (CRDValidationRatcheting).
+#[tokio::test]
+async fn an_object_with_incomplete_conditions_of_the_ancestor_can_be_edited() -> Result<()> {
+    let bed = ControlPlane::start(Options::default()).await?;
+    let mut definitions = crd::all().map(|definition| json!(definition));
+    let texts = |definitions: &[Value; 3]| definitions.each_ref().map(Value::to_string).join("\n---\n");
+    let strict = texts(&definitions);
+    for definition in &mut definitions {
+        let version = &mut definition["spec"]["versions"][0];
+        version["schema"]["openAPIV3Schema"] =
+            json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        version["subresources"] = json!({"status": {}});
+    }
+    bed.apply_crds(&texts(&definitions)).await?;
+    let (client, namespace) = (bed.client().await?, bed.namespace("ancestor").await?);
+    let merge = PatchParams::default();
+    let conditions = json!([
+        {"type": "Available", "status": "True", "lastUpdateTime": "2019-12-15T15:57:59Z", "lastTransitionTime": "", "reason": "Cluster available"},
+        {"type": "Scaling", "status": "True"},
+    ]);
+    let status = Patch::Merge(json!({"status": {"conditions": conditions}}));
+    for (sample, _) in samples() {
+        let (kind, new) = object(&sample)?;
+        let name = new.metadata.name.clone().context("a name")?;
+        let api = api(&client, &namespace, &kind);
+        api.create(&PostParams::default(), &new).await?;
+        api.patch_status(&name, &merge, &status).await?;
+    }
+
+    bed.apply_crds(&strict).await?;
+    let (_, mut other) = object(&samples()[0].0)?;
+    other.metadata.name = Some("other".to_owned());
+    let clusters = api(&client, &namespace, "EtcdCluster");
+    clusters.create(&PostParams::default(), &other).await?;
+    until(
+        "such conditions are refused where they are new",
+        Duration::from_secs(30),
+        || async {
+            match clusters
+                .patch_status("other", &merge.clone().dry_run(), &status)
+                .await
+            {
+                Ok(_) => Ok(None),
+                Err(kube::Error::Api(refusal)) if refusal.code == 422 => Ok(Some(())),
+                Err(other) => Err(other.into()),
+            }
+        },
+    )
+    .await?;
+
+    for (sample, edit) in samples() {
+        let (kind, sent) = object(&sample)?;
+        let name = sent.metadata.name.context("a name")?;
+        let api = api(&client, &namespace, &kind);
+        let edit = Patch::Merge(json!({"spec": edit}));
+        let edited = api.patch(&name, &merge, &edit).await.context(kind.clone())?;
+        assert_eq!(edited.metadata.generation, Some(2), "{kind}");
+        assert_eq!(edited.data["status"]["conditions"], conditions, "{kind}");
+        let annotation = Patch::Merge(json!({"metadata": {"annotations": {"a": "b"}}}));
+        api.patch(&name, &merge, &annotation)
+            .await
+            .context(kind.clone())?;
+    }
+    let scale = ["--namespace", &namespace, "scale", "etcd", "c", "--replicas=3"];
+    let scaled = bed.kubectl(&scale).await?;
+    ensure!(
+        scaled.status.success(),
+        "{}",
+        String::from_utf8_lossy(&scaled.stderr)
+    );
+
+    // As the operator completes them.
+    let complete = json!({"type": "Available", "status": "True", "reason": "QuorumServes", "message": "", "lastTransitionTime": "2026-03-01T03:00:00Z"});
+    let status = Patch::Merge(json!({"status": {"observedGeneration": 3, "conditions": [complete]}}));
+    clusters.patch_status("c", &merge, &status).await?;
     Ok(())
 }

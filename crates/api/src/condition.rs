@@ -22,7 +22,7 @@ pub struct Condition {
     #[schemars(length(min = 1, max = 64))]
     pub type_: String,
     /// Status of the condition: True, False or Unknown.
-    #[schemars(length(max = 16))]
+    #[schemars(extend("enum" = CONDITION_STATUSES))]
     pub status: String,
     /// Machine-readable cause, as one CamelCase word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -37,17 +37,20 @@ pub struct Condition {
     pub observed_generation: Option<i64>,
     /// When the status last changed, in RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 64))]
+    #[schemars(extend("format" = "date-time"))]
     pub last_transition_time: Option<String>,
     /// When any part of the condition last changed, in RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 64))]
+    #[schemars(extend("format" = "date-time"))]
     pub last_update_time: Option<String>,
     /// Fields that a newer version of the operator wrote. They are kept, because a list is always written as a whole.
     #[serde(flatten)]
     #[schemars(skip)]
     pub later: BTreeMap<String, Value>,
 }
+
+/// The values of a condition's status.
+pub const CONDITION_STATUSES: [&str; 3] = ["True", "False", "Unknown"];
 
 /// A status that has conditions.
 pub trait Conditioned {
@@ -138,14 +141,16 @@ impl ConditionType {
                 "Backups remain at a location that the spec no longer names. The operator does not touch them."
             }
             Self::Ready => {
-                "The object is as its spec asks: every member of the cluster runs the current spec and serves, the backup is made or scheduled, or the data is restored."
+                "The object is as its spec asks: every member of the cluster runs the current spec and serves, the backup is made or scheduled, or the data is restored. With the strategies OnDelete and Paused of spec.updates, members that serve with an earlier pod template count as well. A hibernated cluster is ready when its last pod is gone."
             }
             Self::Reconciling => "The object is being brought to its spec.",
             Self::Stalled => "The object does not become ready before a person acts.",
             Self::Finished => {
                 "The one-shot backup or the restore has ended. The reason says whether it succeeded."
             }
-            Self::RolledOut => "Every member runs the current spec.",
+            Self::RolledOut => {
+                "Every member runs the current spec. With the strategies OnDelete and Paused of spec.updates it is False while a member has an earlier pod template. Absent before the cluster has formed, while it is hibernated, and while its spec is refused."
+            }
         }
     }
 
@@ -304,7 +309,8 @@ pub fn finished(reason: FinishedReason, message: String) -> Finding {
 /// Merges findings into the previous list of conditions.
 ///
 /// A known type ([`ConditionType`]) without a finding is removed: a condition that does not apply is absent, as in the older
-/// operator. Unknown types and unknown fields are kept, because a newer version of the operator may have written them.
+/// operator. Unknown types and unknown fields are kept, because a newer version of the operator may have written them. Fields
+/// that `metav1.Condition` requires and a kept condition lacks are added.
 pub fn merge(
     before: &[Condition],
     findings: &[Finding],
@@ -319,7 +325,8 @@ pub fn merge(
             with_times(old, finding, generation, now)
         })
         .collect();
-    after.extend(before.iter().filter(|c| !known(&c.type_)).cloned());
+    let kept = before.iter().filter(|c| !known(&c.type_));
+    after.extend(kept.map(|condition| complete(condition, now)));
     after
 }
 
@@ -328,34 +335,57 @@ pub fn find(conditions: &[Condition], type_: ConditionType) -> Option<&Condition
     conditions.iter().find(|c| c.type_ == type_.as_str())
 }
 
-/// The conditions of an object that this installation does not serve: `Accepted` and `Ready` are `Unknown` with reason `NotServed`.
-/// `None` if the object already has conditions, because another installation may serve it. The installation that serves the
-/// object replaces the condition.
+/// The conditions of an object that this installation does not serve: `Accepted` and those of kstatus are `Unknown` with
+/// reason `NotServed`. So is `Finished`, if objects like this one `can_finish`.
+///
+/// If the object already has conditions, another installation may serve it. They stay, and only what they lack is added: fields
+/// that `metav1.Condition` requires, and conditions of an object that is not served. `None` if they lack nothing. The
+/// installation that serves the object replaces the conditions.
 pub fn left_alone(
     before: Option<&[Condition]>,
     not_served: &NotServed,
+    can_finish: bool,
     generation: Option<i64>,
     now: Timestamp,
 ) -> Option<Vec<Condition>> {
-    before
-        .is_none_or(<[Condition]>::is_empty)
-        .then(|| given_up(&[], not_served, generation, now))
+    let before = before.unwrap_or_default();
+    let unserved = given_up(&[], not_served, can_finish, generation, now);
+    let [told, verdict] =
+        [before, &unserved].map(|all| find(all, ConditionType::Accepted).and_then(|one| one.reason.as_ref()));
+    let is_told = before.is_empty() || told == verdict;
+    let is_missing = |one: &Condition| is_told && before.iter().all(|known| known.type_ != one.type_);
+    let mut after: Vec<_> = before.iter().map(|known| complete(known, now)).collect();
+    after.extend(unserved.iter().filter(|one| is_missing(one)).cloned());
+    (after != before).then_some(after)
 }
 
-/// The conditions of an object that this installation served and no longer serves: `Accepted` and `Ready` with reason
-/// `NotServed` replace all of its other known conditions.
+/// The conditions of an object that this installation served and no longer serves: `Accepted`, `Ready`, `Reconciling`,
+/// `Stalled` and, if objects like this one `can_finish`, `Finished`, with reason `NotServed`. They replace all of its other known
+/// conditions.
 pub fn given_up(
     before: &[Condition],
     not_served: &NotServed,
+    can_finish: bool,
     generation: Option<i64>,
     now: Timestamp,
 ) -> Vec<Condition> {
-    let findings = [ConditionType::Accepted, ConditionType::Ready].map(|type_| Finding {
-        type_,
-        status: Truth::Unknown,
-        reason: "NotServed",
-        message: format!("Not served: {}.", not_served.why),
-    });
+    let types = [
+        ConditionType::Accepted,
+        ConditionType::Ready,
+        ConditionType::Reconciling,
+        ConditionType::Stalled,
+    ];
+    let types = types
+        .into_iter()
+        .chain(can_finish.then_some(ConditionType::Finished));
+    let findings: Vec<_> = types
+        .map(|type_| Finding {
+            type_,
+            status: Truth::Unknown,
+            reason: "NotServed",
+            message: format!("Not served: {}.", not_served.why),
+        })
+        .collect();
     merge(before, &findings, generation, now)
 }
 
@@ -387,7 +417,7 @@ fn with_times(
     };
     let Some(old) = old else { return fresh };
     let last_transition_time = if old.status == fresh.status {
-        old.last_transition_time.clone().or(fresh.last_transition_time)
+        readable(old.last_transition_time.as_deref()).or(fresh.last_transition_time)
     } else {
         fresh.last_transition_time
     };
@@ -396,7 +426,7 @@ fn with_times(
         && old.message == fresh.message
         && old.observed_generation == fresh.observed_generation;
     let last_update_time = if unchanged {
-        old.last_update_time.clone().or(fresh.last_update_time)
+        readable(old.last_update_time.as_deref()).or(fresh.last_update_time)
     } else {
         fresh.last_update_time
     };
@@ -405,6 +435,31 @@ fn with_times(
         last_update_time,
         later: old.later.clone(),
         ..fresh
+    }
+}
+
+/// A stored time in the form that the schema demands; `None` if it cannot be read. The ancestor stored empty texts.
+fn readable(time: Option<&str>) -> Option<String> {
+    let time: Timestamp = time?.parse().ok()?;
+    Some(second(time).to_string())
+}
+
+/// A condition that stays as it is, with the fields that `metav1.Condition` requires.
+fn complete(condition: &Condition, now: Timestamp) -> Condition {
+    let is_status = CONDITION_STATUSES.contains(&condition.status.as_str());
+    let status = if is_status {
+        &*condition.status
+    } else {
+        Truth::Unknown.as_str()
+    };
+    Condition {
+        status: status.to_owned(),
+        reason: condition.reason.clone().or_else(|| Some("Unknown".to_owned())),
+        message: Some(condition.message.clone().unwrap_or_default()),
+        last_transition_time: readable(condition.last_transition_time.as_deref())
+            .or_else(|| Some(second(now).to_string())),
+        last_update_time: readable(condition.last_update_time.as_deref()),
+        ..condition.clone()
     }
 }
 
@@ -475,6 +530,78 @@ mod tests {
             Some("1970-01-01T00:03:20Z")
         );
         assert_eq!(second[0].last_update_time, second[0].last_transition_time);
+    }
+
+    /// The ancestor stored empty times.
+    #[test]
+    fn times_that_cannot_be_read_are_replaced_and_others_stay() {
+        let stored = |time: Option<&str>| Condition {
+            type_: "Accepted".into(),
+            status: "True".into(),
+            reason: Some("Valid".into()),
+            message: Some("ok".into()),
+            observed_generation: Some(1),
+            last_transition_time: time.map(str::to_owned),
+            last_update_time: time.map(str::to_owned),
+            later: BTreeMap::new(),
+        };
+        let now = Some("1970-01-01T00:03:20Z");
+        for (time, expected) in [
+            (None, now),
+            (Some(""), now),
+            (Some("yesterday"), now),
+            (Some("2019-12-15T15:57:59Z"), Some("2019-12-15T15:57:59Z")),
+            (Some("2019-12-15T17:57:59+02:00"), Some("2019-12-15T15:57:59Z")),
+        ] {
+            let after = merge(&[stored(time)], &[finding(Truth::True, "ok")], Some(1), at(200));
+            assert_eq!(after[0].last_transition_time.as_deref(), expected, "{time:?}");
+            assert_eq!(after[0].last_update_time.as_deref(), expected, "{time:?}");
+        }
+    }
+
+    /// Type, status and reason of conditions.
+    fn brief(conditions: &[Condition]) -> Vec<(&str, &str, Option<&str>)> {
+        conditions
+            .iter()
+            .map(|c| (c.type_.as_str(), c.status.as_str(), c.reason.as_deref()))
+            .collect()
+    }
+
+    #[test]
+    fn an_object_that_is_not_served_has_all_conditions_of_kstatus() {
+        let not_served = NotServed { why: "so".to_owned() };
+        let unknown = |type_| (type_, "Unknown", Some("NotServed"));
+        let mut expected = ["Accepted", "Ready", "Reconciling", "Stalled"]
+            .map(unknown)
+            .to_vec();
+        let told = left_alone(None, &not_served, false, Some(1), at(1)).expect("conditions");
+        assert_eq!(brief(&told), expected);
+        assert_eq!(left_alone(Some(&told), &not_served, false, Some(2), at(2)), None);
+        // As 0.1.0 stored them.
+        let before = &told[..1];
+        let after = left_alone(Some(before), &not_served, true, Some(1), at(3)).expect("conditions");
+        expected.push(unknown("Finished"));
+        assert_eq!(brief(&after), expected);
+        assert_eq!(after[0], before[0]);
+    }
+
+    /// Another installation may serve the object.
+    #[test]
+    fn conditions_of_an_object_that_is_not_served_are_completed_and_stay() {
+        let not_served = NotServed { why: "so".to_owned() };
+        let stored: Condition = serde_json::from_value(serde_json::json!({
+            "type": "Available", "status": "True", "reason": "Cluster available", "lastTransitionTime": "",
+        }))
+        .expect("a condition");
+        let stored = std::slice::from_ref(&stored);
+        let after = left_alone(Some(stored), &not_served, false, Some(1), at(0)).expect("conditions");
+        assert_eq!(brief(&after), brief(stored));
+        assert_eq!(after[0].message.as_deref(), Some(""));
+        assert_eq!(
+            after[0].last_transition_time.as_deref(),
+            Some("1970-01-01T00:00:00Z")
+        );
+        assert_eq!(left_alone(Some(&after), &not_served, false, Some(1), at(9)), None);
     }
 
     #[test]

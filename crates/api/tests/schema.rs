@@ -1,5 +1,7 @@
 //! What every definition must be: documented to the last leaf, closed, small, and readable by the ancestor's clients.
 
+use etcd_operator_api::condition::{self, Condition, Finding, Truth};
+use etcd_operator_api::scope::NotServed;
 use etcd_operator_api::{EtcdBackup, EtcdCluster, EtcdRestore, crd};
 use serde_json::{Value, json};
 
@@ -162,6 +164,99 @@ fn a_status_of_the_ancestor_is_read_with_its_nulls_and_empty_strings() {
     }))
     .expect("a restore");
     assert_eq!(restore.status.and_then(|s| s.reason).as_deref(), Some("done"));
+}
+
+/// The schema of an entry of `status.conditions`.
+fn condition_schema(kind: &str) -> Value {
+    let schema = crd::schema(kind).expect("a schema");
+    schema["properties"]["status"]["properties"]["conditions"]["items"].clone()
+}
+
+#[test]
+fn conditions_are_those_of_metav1() {
+    for kind in ["EtcdCluster", "EtcdBackup", "EtcdRestore"] {
+        let item = condition_schema(kind);
+        let required = ["lastTransitionTime", "message", "reason", "status", "type"];
+        assert_eq!(item["required"], json!(required), "{kind}");
+        for field in required {
+            let property = &item["properties"][field];
+            assert_eq!(
+                (&property["type"], &property["nullable"]),
+                (&json!("string"), &Value::Null),
+                "{kind} {field}"
+            );
+        }
+        let field = |name: &str, what: &str| item["properties"][name][what].clone();
+        assert_eq!(
+            field("status", "enum"),
+            json!(["True", "False", "Unknown"]),
+            "{kind}"
+        );
+        assert_eq!(field("lastTransitionTime", "format"), "date-time", "{kind}");
+        assert_eq!(field("lastUpdateTime", "format"), "date-time", "{kind}");
+        assert_eq!(field("lastUpdateTime", "nullable"), true, "{kind}");
+    }
+}
+
+/// Conditions reach a status in these three ways. What the ancestor and others stored becomes complete, too.
+#[test]
+fn every_condition_that_is_written_has_all_fields_that_the_schema_requires() {
+    let stored: Vec<Condition> = serde_json::from_value(json!([
+        {"type": "Available", "status": "True"},
+        {"type": "Scaling", "status": "True", "lastTransitionTime": "", "reason": "Scaling up"},
+        {"type": "FromElsewhere", "status": "true", "lastTransitionTime": "", "lastUpdateTime": ""},
+    ]))
+    .expect("conditions");
+    let not_served = NotServed { why: "so".to_owned() };
+    let now = "2026-03-01T03:00:00Z".parse().expect("a time");
+    let finding = |type_| Finding {
+        type_,
+        status: Truth::True,
+        reason: "So",
+        message: String::new(),
+    };
+    let written = [
+        condition::merge(&stored, &condition::ALL.map(finding), Some(1), now),
+        condition::given_up(&stored, &not_served, true, Some(1), now),
+        condition::left_alone(Some(&stored), &not_served, true, Some(1), now).expect("conditions"),
+        condition::left_alone(None, &not_served, true, Some(1), now).expect("conditions"),
+    ];
+    let schema = condition_schema("EtcdCluster");
+    let required = schema["required"].as_array().expect("a list");
+    let properties = schema["properties"].as_object().expect("properties");
+    assert_eq!(written[0].len(), condition::ALL.len() + 1);
+    for condition in written.iter().flatten() {
+        let condition = serde_json::to_value(condition).expect("JSON");
+        for field in required {
+            assert!(
+                condition[field.as_str().expect("a name")].is_string(),
+                "{field}: {condition}"
+            );
+        }
+        for (field, value) in condition.as_object().expect("an object") {
+            let property = &properties[field];
+            let is_allowed = property["enum"]
+                .as_array()
+                .is_none_or(|allowed| allowed.contains(value));
+            let is_time = value
+                .as_str()
+                .is_some_and(|text| text.parse::<jiff::Timestamp>().is_ok());
+            assert!(
+                is_allowed && (property["format"] != "date-time" || is_time),
+                "{field}: {condition}"
+            );
+        }
+    }
+}
+
+/// kstatus takes an object for current that has neither conditions nor an observed generation.
+#[test]
+fn an_object_that_no_operator_has_seen_has_the_observed_generation_minus_one() {
+    for kind in ["EtcdCluster", "EtcdBackup", "EtcdRestore"] {
+        let schema = crd::schema(kind).expect("a schema");
+        let default = &schema["properties"]["status"]["default"];
+        assert_eq!(*default, json!({"observedGeneration": -1}), "{kind}");
+    }
 }
 
 /// 0.1.0 stored only these values, so no stored status is refused.

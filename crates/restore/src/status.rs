@@ -137,7 +137,8 @@ fn merge_conditions(restore: &EtcdRestore, findings: &[Finding], now: Timestamp)
     )
 }
 
-/// The status of a restore that this installation does not serve; `None` if the restore has a verdict already.
+/// The status of a restore that this installation does not serve; `None` if the restore has a verdict already, with complete
+/// conditions.
 pub fn not_served_status(
     restore: &EtcdRestore,
     not_served: &NotServed,
@@ -147,6 +148,7 @@ pub fn not_served_status(
     let conditions = condition::left_alone(
         before.conditions.as_deref(),
         not_served,
+        true,
         restore.metadata.generation,
         now,
     )?;

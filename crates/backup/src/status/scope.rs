@@ -15,7 +15,7 @@ const LAST_WRITES: SignedDuration = SignedDuration::from_mins(1);
 
 /// The status of an `EtcdBackup` that this installation does not serve; `None` if there is nothing to write.
 ///
-/// An object without conditions gets one that says so. One that was served until its cluster was released is told to be
+/// An object without conditions gets some that say so, and fields that stored conditions lack are added. One that was served until its cluster was released is told to be
 /// served no longer, once it is certain that no other installation serves it: two that went on writing one status would
 /// never stop.
 pub fn out_of_scope(
@@ -27,7 +27,8 @@ pub fn out_of_scope(
     let before = backup.status.clone().unwrap_or_default();
     let conditions = before.conditions.as_deref();
     let generation = backup.metadata.generation;
-    if let Some(conditions) = condition::left_alone(conditions, not_served, generation, now) {
+    let can_finish = !backup.spec.is_periodic();
+    if let Some(conditions) = condition::left_alone(conditions, not_served, can_finish, generation, now) {
         return Some(EtcdBackupStatus {
             conditions: Some(conditions),
             ..before
@@ -38,7 +39,9 @@ pub fn out_of_scope(
         return None;
     }
     Some(EtcdBackupStatus {
-        conditions: Some(condition::given_up(conditions, not_served, generation, now)),
+        conditions: Some(condition::given_up(
+            conditions, not_served, can_finish, generation, now,
+        )),
         phase: None,
         reason: None,
         next_schedule_time: None,

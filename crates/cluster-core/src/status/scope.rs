@@ -3,9 +3,12 @@
 use etcd_operator_api::{EtcdCluster, EtcdClusterStatus, condition, scope::NotServed};
 use jiff::Timestamp;
 
+/// Whether clusters have the condition `Finished`.
+const CAN_FINISH: bool = false;
+
 /// The status of a cluster that this installation does not serve. One that it controlled until now is released, so that
-/// another installation may take it. Otherwise the status says once that nothing is done; `None` if there is nothing to
-/// write.
+/// another installation may take it. Otherwise the status says once that nothing is done, and conditions of the ancestor are
+/// completed; `None` if there is nothing to write.
 pub fn for_unserved_cluster(
     cluster: &EtcdCluster,
     not_served: &NotServed,
@@ -17,6 +20,7 @@ pub fn for_unserved_cluster(
         let conditions = condition::given_up(
             before.conditions.as_deref().unwrap_or_default(),
             not_served,
+            CAN_FINISH,
             cluster.metadata.generation,
             now,
         );
@@ -33,6 +37,7 @@ pub fn for_unserved_cluster(
     let conditions = condition::left_alone(
         before.conditions.as_deref(),
         not_served,
+        CAN_FINISH,
         cluster.metadata.generation,
         now,
     )?;

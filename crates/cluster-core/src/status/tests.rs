@@ -29,9 +29,11 @@ fn reported(cluster: &EtcdCluster, minute: i64) -> EtcdClusterStatus {
 type Brief = (&'static str, &'static str, &'static str);
 
 /// The conditions of a cluster that no installation of this scope serves.
-const NOT_SERVED: [Brief; 2] = [
+const NOT_SERVED: [Brief; 4] = [
     ("Accepted", "Unknown", "NotServed"),
     ("Ready", "Unknown", "NotServed"),
+    ("Reconciling", "Unknown", "NotServed"),
+    ("Stalled", "Unknown", "NotServed"),
 ];
 
 fn owned((type_, status, reason): Brief) -> (String, String, String) {
@@ -208,4 +210,49 @@ fn a_cluster_that_is_served_no_longer_is_given_up_and_says_so() {
     assert_eq!(told.cluster_id.as_deref(), Some("abc"));
     object.status = Some(told);
     assert_eq!(for_unserved_cluster(&object, &not_served, "ours", at(10)), None);
+}
+
+/// Asserts that conditions are there, with every field that `metav1.Condition` requires.
+fn assert_complete(status: &EtcdClusterStatus) {
+    let conditions = status.conditions.as_deref().unwrap_or_default();
+    assert!(!conditions.is_empty());
+    for condition in conditions {
+        let time = condition.last_transition_time.as_deref().unwrap_or_default();
+        assert!(time.parse::<Timestamp>().is_ok(), "{condition:?}");
+        assert!(
+            condition.reason.is_some() && condition.message.is_some(),
+            "{condition:?}"
+        );
+    }
+}
+
+#[test]
+fn conditions_that_the_ancestor_stored_become_complete_whoever_serves_the_cluster() {
+    let not_served = ScopeRule::ClusterWide.serves(None).expect_err("not served");
+    let stored = json!({
+        "phase": "Running", "size": 3, "members": {}, "currentVersion": "3.2.25", "targetVersion": "",
+        "conditions": [
+            {"type": "Available", "status": "True", "lastTransitionTime": "", "reason": "Cluster available"},
+            {"type": "Scaling", "status": "True"},
+        ],
+    });
+    for spec in [json!({}), json!({"size": 12})] {
+        let object = cluster(&spec, &stored);
+        assert_complete(&reported(&object, 0));
+        let unserved = for_unserved_cluster(&object, &not_served, "ours", at(0)).expect("a status");
+        assert_complete(&unserved);
+        let before = object.status.clone().expect("a status");
+        assert_eq!(brief(&unserved)[..1], brief(&before)[..1], "what it says stays");
+    }
+}
+
+/// No operator has seen the object, or a user removed the status.
+#[test]
+fn a_default_status_is_taken_for_none() {
+    let unseen = cluster(
+        &json!({}),
+        &json!({"observedGeneration": -1, "phase": "", "size": 0, "members": {}}),
+    );
+    let new = cluster(&json!({}), &json!(null));
+    assert_eq!(reported(&unseen, 0), reported(&new, 0));
 }

@@ -12,7 +12,7 @@ pub(super) fn page() -> String {
     let types = condition::ALL.map(|type_| [code(type_.as_str()), type_.meaning().to_owned()]);
     format!(
         "{}
-Every kind reports conditions in `status.conditions`. A condition that does not apply to an object is absent. `lastTransitionTime` is when the status last changed, `lastUpdateTime` when any part of the condition last changed, `observedGeneration` the generation of the spec it refers to. `message` explains it with names and numbers.
+Every kind reports conditions in `status.conditions`. A condition that does not apply to an object is absent. `lastTransitionTime` is when the status last changed, `lastUpdateTime` when any part of the condition last changed, `observedGeneration` the generation of the spec it refers to. `message` explains it with names and numbers. `status.observedGeneration` is -1 until an operator has seen the object.
 
 ## Types
 

@@ -59,7 +59,7 @@ const GENERAL: &[ReasonDoc] = &[
     reason(
         "Accepted",
         "NotServed",
-        "Unknown: another installation of the operator manages the object.",
+        "Unknown: this installation of the operator does not serve the object; another one may. `Ready`, `Reconciling`, `Stalled` and `Finished` are Unknown as well.",
         "The message says how to change that.",
     ),
     reason(

@@ -276,6 +276,9 @@ fn a_restore_outside_the_scope_gets_not_served_once_and_only_without_a_verdict()
         &[
             ("Accepted", "Unknown", "NotServed"),
             ("Ready", "Unknown", "NotServed"),
+            ("Reconciling", "Unknown", "NotServed"),
+            ("Stalled", "Unknown", "NotServed"),
+            ("Finished", "Unknown", "NotServed"),
         ],
     );
     assert!(message(&alone, "Accepted").contains("add the annotation"));
@@ -284,4 +287,35 @@ fn a_restore_outside_the_scope_gets_not_served_once_and_only_without_a_verdict()
     assert_eq!(not_served_status(&object, &not_served, at(9)), None);
     object.status = Some(status_of(&object, None, 0));
     assert_eq!(not_served_status(&object, &not_served, at(9)), None);
+}
+
+/// The ancestor, or another client, stored conditions with fewer fields.
+#[test]
+fn fields_that_stored_conditions_lack_are_added_though_nothing_else_changes() {
+    let not_served = ScopeRule::ClusterWide.serves(None).expect_err("not served");
+    let refused = json!({"etcdCluster": {"name": ""}});
+    let finished = json!({"phase": "Succeeded", "succeeded": true, "committed": true});
+    for (spec, status) in [(good(), json!(null)), (refused, json!(null)), (good(), finished)] {
+        let mut object = restore(&spec, &status);
+        let complete = status_of(&object, None, 0);
+        let mut stored = complete.clone();
+        for condition in stored.conditions.iter_mut().flatten() {
+            condition.last_transition_time = Some(String::new());
+            condition.last_update_time = None;
+        }
+        object.status = Some(stored);
+        assert_eq!(
+            status_of(&object, None, 0).conditions,
+            complete.conditions,
+            "{spec}"
+        );
+        let unserved = not_served_status(&object, &not_served, at(0)).expect("a status");
+        let times = |status: EtcdRestoreStatus| {
+            let conditions = status.conditions.into_iter().flatten();
+            conditions
+                .map(|c| (c.type_, c.last_transition_time))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(times(unserved), times(complete), "{spec}");
+    }
 }

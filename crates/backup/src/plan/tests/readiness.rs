@@ -3,12 +3,13 @@
 use etcd_operator_api::condition::{self, ConditionType};
 use etcd_operator_api::reference::References;
 use etcd_operator_api::refusal::Refusal;
-use etcd_operator_api::{EtcdBackup, EtcdBackupSpec};
+use etcd_operator_api::scope::NotServed;
+use etcd_operator_api::{EtcdBackup, EtcdBackupSpec, EtcdBackupStatus};
 
-use super::fake_kubernetes::{FakeKubernetes, NO_SLOT, failed, stored, unavailable};
+use super::fake_kubernetes::{FakeKubernetes, NO_SLOT, at, failed, stored, unavailable};
 use crate::observed_state::{JobSlot, SourceProblem};
 use crate::plan::Plan;
-use crate::status::{Obstacle, refused, status};
+use crate::status::{Obstacle, out_of_scope, refused, status};
 
 /// Status and reason of a condition that the status has after this plan.
 fn condition_of(fake: &FakeKubernetes, plan: &Plan, type_: ConditionType) -> (String, String) {
@@ -202,4 +203,59 @@ fn a_missing_operator_image_is_reported_only_while_a_run_needs_it() {
     fake.observed.desired.is_suspended = true;
     let plan = fake.reconcile_at(602);
     assert_eq!(without_image(&fake, &plan), reported("Suspended", false));
+}
+
+/// The ancestor, or another client, stored conditions with fewer fields.
+#[test]
+fn fields_that_stored_conditions_lack_are_added_though_nothing_else_changes() {
+    let mut fake = FakeKubernetes::once();
+    fake.reconcile_at(1);
+    fake.succeed_job();
+    fake.reconcile_at(2);
+    let plan = fake.reconcile_at(3);
+    let now = fake.observed.now;
+    let (references, refusals) = (
+        References::default(),
+        [Refusal::invalid("spec.schedule", "never fires")],
+    );
+    let not_served = NotServed { why: "so".to_owned() };
+    let mut backup = EtcdBackup::new("nightly", EtcdBackupSpec::default());
+    let finished = status(&backup, &fake.observed, &plan, &references, None).conditions;
+    let invalid = refused(&backup, &refusals, &references, now).conditions;
+    for complete in [finished, invalid] {
+        let mut stored = complete.clone();
+        for condition in stored.iter_mut().flatten() {
+            condition.last_transition_time = Some(String::new());
+            condition.last_update_time = None;
+        }
+        backup.status = Some(EtcdBackupStatus {
+            conditions: stored,
+            ..EtcdBackupStatus::default()
+        });
+        for after in [
+            status(&backup, &fake.observed, &plan, &references, None),
+            refused(&backup, &refusals, &references, now),
+            out_of_scope(&backup, None, &not_served, now).expect("a status"),
+        ] {
+            for condition in after.conditions.iter().flatten() {
+                let time = condition.last_transition_time.as_deref();
+                assert_eq!(time, Some(&*now.to_string()), "{condition:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_backup_that_is_not_served_has_not_finished_as_far_as_is_known() {
+    let not_served = NotServed { why: "so".to_owned() };
+    let mut backup = EtcdBackup::new("nightly", EtcdBackupSpec::default());
+    for (schedule, finished) in [(None, Some("Unknown")), (Some("0 3 * * *".to_owned()), None)] {
+        backup.spec.schedule = schedule;
+        let status = out_of_scope(&backup, None, &not_served, at(0)).expect("a status");
+        let conditions = status.conditions.expect("conditions");
+        let found = condition::find(&conditions, ConditionType::Finished);
+        assert_eq!(found.map(|one| one.status.as_str()), finished);
+        let stalled = condition::find(&conditions, ConditionType::Stalled).expect("the condition");
+        assert_eq!(stalled.status, "Unknown");
+    }
 }

@@ -5,7 +5,7 @@ use etcd_operator_api::contract::Verdict;
 use etcd_operator_api::{EtcdClusterStatus, condition};
 use etcd_operator_etcd_types::status::{Alarm, AlarmKind};
 
-use super::explanations::{condition_of, status_inputs, status_of, status_with};
+use super::explanations::{condition_of, status_after, status_inputs, status_of, status_with};
 use super::follow;
 use super::scene::{Scene, id, waiting};
 use crate::blocker::{Blocker, MemberProblem, need_user};
@@ -187,4 +187,26 @@ fn a_member_that_cannot_start_without_the_user_is_stalled_after_the_deadline() {
         });
     }
     assert_eq!(holds(&scene), "Reconciling Bootstrapping");
+}
+
+/// 0.1.0 kept what the ancestor had stored.
+#[test]
+fn fields_that_stored_conditions_lack_are_added_though_nothing_else_changes() {
+    let mut hibernated = Scene::formed(3);
+    hibernated.asks_for(0);
+    hibernated.unknown();
+    hibernated.set(0, 1);
+    for number in 0..3 {
+        hibernated.gone(number);
+    }
+    for scene in [Scene::formed(3), hibernated] {
+        let complete = status_after(&scene, Some(status_of(&scene)));
+        let mut stored = complete.clone();
+        for condition in stored.conditions.iter_mut().flatten() {
+            condition.last_transition_time = Some(String::new());
+            condition.last_update_time = None;
+        }
+        let after = status_after(&scene, Some(stored));
+        assert_eq!(after.conditions, complete.conditions);
+    }
 }
