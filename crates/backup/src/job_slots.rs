@@ -71,11 +71,15 @@ impl JobSlots {
         }
     }
 
-    /// Records what an object uses when its reconcile has ended, and wakes the runs that may start now.
-    pub(crate) fn record(&self, key: &ObjectKey, used: SlotUse, scope: &BackupScope, deps: &Deps) {
+    /// Records what an object uses when its reconcile has ended, `None` if it could not be read, and wakes the runs that may
+    /// start now.
+    pub(crate) fn record(&self, key: &ObjectKey, used: Option<SlotUse>, scope: &BackupScope, deps: &Deps) {
         let next = {
             let mut index = self.counted(scope, deps);
-            index.queue.record(&name_of(key), used);
+            match used {
+                Some(used) => index.queue.record(&name_of(key), used),
+                None => index.queue.record_unread(&name_of(key)),
+            }
             index.queue.next()
         };
         if let Some(wakeup) = self.shared.wakeup.get() {

@@ -123,9 +123,9 @@ impl Reconciler {
         let mut slot_record = SlotRecord {
             reconciler: self,
             key,
-            waiting_since: None,
+            found: Found::default(),
         };
-        let result = Box::pin(self.reconcile_object(key, &mut slot_record.waiting_since)).await;
+        let result = Box::pin(self.reconcile_object(key, &mut slot_record.found)).await;
         drop(slot_record);
         if self.deps.job_slots.are_held_by(key) {
             return result.map(|wake| wake.or(Wake::After(HELD_SLOT_INTERVAL)));
@@ -133,12 +133,8 @@ impl Reconciler {
         result
     }
 
-    /// Reconciles one object. `waiting_since` becomes the time since when a run of it has waited for a Job slot.
-    async fn reconcile_object(
-        &self,
-        key: &ObjectKey,
-        waiting_since: &mut Option<Timestamp>,
-    ) -> Result<Wake, Error> {
+    /// Reconciles one object. What it finds of the use of Job slots is in `found`, also if it fails afterwards.
+    async fn reconcile_object(&self, key: &ObjectKey, found: &mut Found) -> Result<Wake, Error> {
         let Deps {
             backups,
             clusters,
@@ -161,6 +157,7 @@ impl Reconciler {
         let Some(backup) = self.latest.newest(backup, applier).await? else {
             return Ok(Wake::OnChange);
         };
+        found.newest = Some(Arc::clone(&backup));
         let cluster = cluster_of(&backup).map(|name| key.beside(name));
         match self.scope.exclusion(&backup) {
             Some(Exclusion::OutOfScope(not_served)) => {
@@ -189,9 +186,7 @@ impl Reconciler {
             parsed = parse_spec(&without_schedule(&backup), clock.now());
         }
         match parsed {
-            Ok(desired) => {
-                Box::pin(self.reconcile_accepted(backup, desired, &references, waiting_since)).await
-            }
+            Ok(desired) => Box::pin(self.reconcile_accepted(backup, desired, &references, found)).await,
             Err(refused) => self.reconcile_refused(backup, &refused, &references).await,
         }
     }
@@ -232,7 +227,7 @@ impl Reconciler {
         backup: Arc<EtcdBackup>,
         desired: Desired,
         references: &References,
-        waiting_since: &mut Option<Timestamp>,
+        found: &mut Found,
     ) -> Result<Wake, Error> {
         let deps = &*self.deps;
         let is_being_deleted = backup.metadata.deletion_timestamp.is_some();
@@ -258,7 +253,8 @@ impl Reconciler {
         let new_former_locations = status::new_former_locations(backup.status.as_ref(), &after);
         let backup = self.write_status(&backup, after).await?;
         let is_waiting = matches!(observed.job_slot, JobSlot::Denied { .. });
-        *waiting_since = queued_since.filter(|_| is_waiting);
+        found.newest = Some(Arc::clone(&backup));
+        found.waiting_since = queued_since.filter(|_| is_waiting);
         if !new_former_locations.is_empty() {
             let event = events::former_locations_added(&observed.desired, &new_former_locations);
             self.emit(&backup, event);
@@ -370,23 +366,32 @@ impl Reconciler {
 struct SlotRecord<'a> {
     reconciler: &'a Reconciler,
     key: &'a ObjectKey,
+    found: Found,
+}
+
+/// What a reconcile has found of its object's use of the Job slots.
+#[derive(Default)]
+struct Found {
+    /// The object as it was read or written last, which the informer may not show yet. `None` if it is gone or cannot be decoded,
+    /// or before it was read.
+    newest: Option<Arc<EtcdBackup>>,
     /// Since when a run of the object has waited for a slot, as its status says.
     waiting_since: Option<Timestamp>,
 }
 
 impl Drop for SlotRecord<'_> {
     fn drop(&mut self) {
-        let Reconciler {
-            deps, latest, scope, ..
-        } = self.reconciler;
-        let newest = deps
-            .backups
-            .get(self.key)
-            .map(|cached| latest.written(self.key).unwrap_or(cached));
-        let used = SlotUse {
+        let Reconciler { deps, scope, .. } = self.reconciler;
+        let Found {
+            newest,
+            waiting_since,
+        } = std::mem::take(&mut self.found);
+        // The informer's copy may not show the last write, so it does not tell.
+        let is_unread = newest.is_none() && deps.backups.get(self.key).is_some();
+        let used = (!is_unread).then(|| SlotUse {
             held: slots_held(self.key, newest.as_deref(), scope, deps),
-            waiting_since: self.waiting_since,
-        };
+            waiting_since,
+        });
         deps.job_slots.record(self.key, used, scope, deps);
     }
 }

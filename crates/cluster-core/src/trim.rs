@@ -137,8 +137,8 @@ mod tests {
     /// The etcd container, as a kubelet with in-place resizing tells of it.
     fn told_by_kubelet(
         name: &str,
-        state: serde_json::Value,
-        last_state: serde_json::Value,
+        state: &serde_json::Value,
+        last_state: &serde_json::Value,
     ) -> serde_json::Value {
         json!({
             "name": name, "ready": false, "started": false, "restartCount": 4,
@@ -154,8 +154,8 @@ mod tests {
         let ended = |code: i32, message: &str| json!({"terminated": {"exitCode": code, "message": message}});
         let etcd = told_by_kubelet(
             "etcd",
-            json!({"waiting": {"reason": "CrashLoopBackOff"}}),
-            ended(1, "it panicked"),
+            &json!({"waiting": {"reason": "CrashLoopBackOff"}}),
+            &ended(1, "it panicked"),
         );
         let probe = json!({"httpGet": {"path": "/readyz", "port": 2381}, "successThreshold": 1});
         let pod: Pod = serde_json::from_value(json!({
@@ -196,11 +196,8 @@ mod tests {
                 ],
                 "initContainerStatuses": [
                     told_by_kubelet(
-                        "install",
-                        ended(0, r#"{"version":1,"memberID":"8e9e05c52164694d","index":7}"#),
-                        json!({}),
-                    ),
-                    told_by_kubelet("fetch", ended(2, "no store"), ended(3, "no bucket")),
+                        "install", &ended(0, r#"{"version":1,"memberID":"8e9e05c52164694d","index":7}"#), &json!({})),
+                    told_by_kubelet("fetch", &ended(2, "no store"), &ended(3, "no bucket")),
                 ],
                 "containerStatuses": [etcd],
             },

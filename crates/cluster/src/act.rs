@@ -96,7 +96,7 @@ pub async fn act(
     let pending = plan.persisted.pending.as_ref().map(|pending| &pending.operation);
     let reports = deps.member_clients.reports.as_ref();
     if let Some(why) = why_not_silent(step, pending, &observation.observed, reports).await {
-        return Ok(Outcome::Stale(why));
+        return Ok(Outcome::Waits(why));
     }
     if let Some(why) = why_stale(plan, observation, key, deps).await? {
         return Ok(Outcome::Stale(why));

@@ -240,7 +240,7 @@ impl Reconciler {
             }
         };
         let mut observation = self.observe(key, cluster, desired).await?;
-        let plan = self.plan(key, cluster, &mut observation, image).await?;
+        let plan = Box::pin(self.plan(key, cluster, &mut observation, image)).await?;
         let images = (image, &deps.default_repository);
         let build_inputs = objects::build_inputs(&plan, &observation, cluster.status.as_ref(), images);
         let wanted = build_inputs.map(|build_inputs| {
@@ -265,7 +265,7 @@ impl Reconciler {
         }
         if !status_inputs.conflicts.is_empty() || status_inputs.drops_plans {
             self.rollout_slots.release(key);
-            return Ok(Wake::After(RETRY_LATER));
+            return Ok(step::wake(observation.observed.has_silent_member(), RETRY_LATER));
         }
         self.take_step(key, &stored, &observation, &plan, &status_inputs)
             .await
@@ -307,8 +307,7 @@ impl Reconciler {
         observation: &mut Observation,
         image: &OperatorImage,
     ) -> Result<Plan, Error> {
-        let plan = self
-            .plan_with_checks(key, cluster, observation, image)
+        let plan = Box::pin(self.plan_with_checks(key, cluster, observation, image))
             .await
             .inspect_err(|_| self.rollout_slots.release(key))?;
         if !plan.is_rollout_under_way(&observation.observed) {

@@ -3,7 +3,7 @@
 //! As a struct, the spec of its pod template needs more memory than all its other fields, while an annotation has the
 //! template as text, as the operator applied it. So it is left out where it says nothing else than that text.
 
-use std::borrow::Cow;
+use std::sync::Arc;
 
 use etcd_operator_cluster_core::build::applied_template;
 use etcd_operator_runtime::drift;
@@ -37,13 +37,14 @@ fn is_template_as_applied(set: &StatefulSet) -> bool {
 }
 
 /// The StatefulSet with the spec of its pod template, which [`set`] may have left out.
-pub fn with_template(set: &StatefulSet) -> Cow<'_, StatefulSet> {
+pub fn with_template(set: Arc<StatefulSet>) -> Arc<StatefulSet> {
     if set.spec.template.spec.is_some() {
-        return Cow::Borrowed(set);
+        return set;
     }
-    let mut full = set.clone();
-    full.spec.template.spec = applied_template(set).and_then(|applied| applied.spec);
-    Cow::Owned(full)
+    let spec = applied_template(&set).and_then(|applied| applied.spec);
+    let mut full = Arc::unwrap_or_clone(set);
+    full.spec.template.spec = spec;
+    Arc::new(full)
 }
 
 #[cfg(test)]
@@ -51,6 +52,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+
+    type Change = fn(&mut Value);
 
     /// A StatefulSet as it is stored, and as it is kept.
     fn stored_and_kept(change: impl FnOnce(&mut Value)) -> (StatefulSet, StatefulSet) {
@@ -83,9 +86,11 @@ mod tests {
         assert_eq!(kept.spec.template.spec, None);
         let template = |set: &StatefulSet| set.spec.template.spec.clone();
         let command = |set: &StatefulSet| template(set).unwrap().containers[0].command.clone();
-        assert_eq!(command(&with_template(&kept)).unwrap()[1], "--cluster-uid=u");
+        assert_eq!(
+            command(&with_template(kept.into())).unwrap()[1],
+            "--cluster-uid=u"
+        );
 
-        type Change = fn(&mut Value);
         let changes: [(&str, Change); 4] = [
             ("another client changed it", |set| {
                 set["spec"]["template"]["spec"]["containers"][0]["image"] = json!("etcd:3.5");
@@ -104,7 +109,7 @@ mod tests {
             let (stored, kept) = stored_and_kept(change);
             assert!(kept.spec.template.spec.is_some(), "{what}");
             assert_eq!(template(&kept), template(&stored), "{what}");
-            assert_eq!(template(&with_template(&kept)), template(&stored), "{what}");
+            assert_eq!(template(&with_template(kept.into())), template(&stored), "{what}");
         }
     }
 }

@@ -108,6 +108,7 @@ async fn decide(waiting: &Waiting, state: &Shared) -> Outcome {
     let mut pause = LOOK;
     let mut looks_at_disk = tokio::time::interval(LOOK_AGAIN);
     looks_at_disk.reset();
+    let mut was_emptied = false;
     tell(state);
     if with(state, |state| state.refuses_image()) {
         // The image of a process does not change: its pod is re-created from a corrected spec.
@@ -115,7 +116,7 @@ async fn decide(waiting: &Waiting, state: &Shared) -> Outcome {
     }
     loop {
         let considered = tokio::select! {
-            _ = looks_at_disk.tick() => Ok(look_by_time(waiting, state)),
+            _ = looks_at_disk.tick() => Ok(look_by_time(waiting, state, &mut was_emptied)),
             () = tokio::time::sleep(pause) => consider(waiting, state).await,
         };
         let remark = match considered {
@@ -158,12 +159,12 @@ fn tell(state: &Shared) {
 }
 
 /// Reads a disk again that may have changed since: one that could not be read, and a foreign one. `Some` if it is whole by
-/// now. Any other disk stays as it was read.
-fn look_by_time(waiting: &Waiting, state: &Shared) -> Option<Start> {
+/// now. Any other disk stays as it was read. `was_emptied` tells whether a foreign disk was empty at the last look.
+fn look_by_time(waiting: &Waiting, state: &Shared, was_emptied: &mut bool) -> Option<Start> {
     match with(state, |state| state.finding().verdict.clone()) {
         Verdict::Unreadable => look_again(waiting, state),
         Verdict::Foreign => {
-            look_at_foreign(waiting, state);
+            look_at_foreign(waiting, state, was_emptied);
             None
         }
         _ => None,
@@ -171,8 +172,9 @@ fn look_by_time(waiting: &Waiting, state: &Shared) -> Option<Start> {
 }
 
 /// Reads a foreign disk again. By that it becomes empty, or foreign for another reason, and nothing else: a person may be
-/// in the middle of copying data to it. Only the next start of the container judges those.
-fn look_at_foreign(waiting: &Waiting, state: &Shared) {
+/// in the middle of copying data to it. Only the next start of the container judges those. It counts as empty only at the second
+/// look in a row, as data may be copied to it right after the foreign files were removed.
+fn look_at_foreign(waiting: &Waiting, state: &Shared, was_emptied: &mut bool) {
     let (before, expected) = with(state, |state| (state.finding().clone(), state.expected().clone()));
     let read = |depth| disk::read(&waiting.volume, &waiting.surroundings, depth);
     let is_taken = |disk: &DiskView| {
@@ -180,7 +182,11 @@ fn look_at_foreign(waiting: &Waiting, state: &Shared) {
         finding != before && matches!(finding.verdict, Verdict::Empty | Verdict::Foreign)
     };
     // The log of another cluster may be long: it is read only once there is something to report.
-    if !is_taken(&read(Depth::Start)) {
+    let disk = read(Depth::Start);
+    let is_empty = judge(&disk, &expected).verdict == Verdict::Empty;
+    let is_first = is_empty && !*was_emptied;
+    *was_emptied = is_empty;
+    if is_first || !is_taken(&disk) {
         return;
     }
     let disk = read(Depth::Report);
@@ -413,8 +419,9 @@ mod tests {
             found,
             SOURCE,
         )));
-        let finding_later = || {
-            assert_eq!(look_by_time(&waiting, &state), None);
+        let mut was_emptied = false;
+        let mut finding_later = || {
+            assert_eq!(look_by_time(&waiting, &state, &mut was_emptied), None);
             with(&state, |state| state.finding().clone())
         };
         let finding = finding_later();
@@ -432,6 +439,12 @@ mod tests {
         assert_eq!(finding.verdict, Verdict::Foreign);
         assert!(!finding.detail.contains("theirs"), "{}", finding.detail);
         std::fs::remove_file(scratch.path().join("volume/more")).expect("removed");
+        assert_eq!(finding_later().verdict, Verdict::Foreign);
+        // Data are copied to it in between.
+        scratch.file("volume/more", "of somebody else");
+        assert_eq!(finding_later().verdict, Verdict::Foreign);
+        std::fs::remove_file(scratch.path().join("volume/more")).expect("removed");
+        assert_eq!(finding_later().verdict, Verdict::Foreign);
         assert_eq!(finding_later().verdict, Verdict::Empty);
     }
 }

@@ -132,6 +132,19 @@ impl SlotQueue {
         );
     }
 
+    /// Records that an `EtcdBackup` could not be read: it holds what it held before, and does not wait, so that it keeps no other
+    /// run from starting.
+    pub fn record_unread(&mut self, name: &BackupName) {
+        let before = self.entries.get(name).copied().unwrap_or_default();
+        self.record(
+            name,
+            SlotUse {
+                waiting_since: None,
+                ..before.recorded
+            },
+        );
+    }
+
     /// Whether an `EtcdBackup` holds slots.
     pub fn is_held_by(&self, name: &BackupName) -> bool {
         self.entries.get(name).is_some_and(|entry| entry.held() > 0)
@@ -276,6 +289,22 @@ mod tests {
         assert!(!queue.take(&name("shop", "a"), at(1)));
         queue.record(&name("shop", "b"), SlotUse::default());
         assert!(queue.take(&name("shop", "a"), at(1)));
+    }
+
+    #[test]
+    fn an_object_that_cannot_be_read_keeps_its_slots_and_no_other_run_waiting() {
+        let mut queue = SlotQueue::new(2);
+        queue.record(
+            &name("shop", "a"),
+            SlotUse {
+                held: 1,
+                waiting_since: Some(at(1)),
+            },
+        );
+        assert!(!queue.take(&name("shop", "b"), at(2)));
+        queue.record_unread(&name("shop", "a"));
+        assert!(queue.take(&name("shop", "b"), at(2)));
+        assert!(!queue.take(&name("shop", "c"), at(3)), "a holds its slot");
     }
 
     #[test]

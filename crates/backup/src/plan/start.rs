@@ -110,8 +110,9 @@ pub fn postpone_unstarted(observed: &ObservedBackup, persisted: &mut PersistedSt
         return None;
     }
     if is_suspended {
-        if observed.is_edited {
-            // Without an edit it was requested after the suspension, and has satisfied that request.
+        // Without an edit it was requested after the suspension. From the second attempt on, it had a Job, and may have
+        // stored its backup. A Job that starts while the cluster is unavailable would fail.
+        if (observed.is_edited && run.attempt == 1) || unavailable.is_some() {
             run.started_at = None;
         }
         return None;

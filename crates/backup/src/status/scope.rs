@@ -52,6 +52,10 @@ pub fn out_of_scope(
 /// Whether conditions of a backup are left over from an installation that served it: its cluster was released minutes ago,
 /// no other installation has taken the cluster, and nothing has changed the conditions since.
 fn is_abandoned(conditions: &[Condition], cluster: &EtcdCluster, now: Timestamp) -> bool {
+    let finished = condition::find(conditions, ConditionType::Finished);
+    if finished.is_some_and(|finished| finished.status == "True") {
+        return false;
+    }
     let Some(status) = &cluster.status else {
         return false;
     };
@@ -89,9 +93,16 @@ mod tests {
     }
 
     fn conditions(ready: (&str, &str), minute: i64) -> Value {
+        let condition = |type_: &str, (status, reason): (&str, &str), minute| {
+            let time = at(minute).to_string();
+            json!({
+                "type": type_, "status": status, "reason": reason, "message": "so",
+                "lastTransitionTime": time, "lastUpdateTime": time,
+            })
+        };
         json!([
-            {"type": "Ready", "status": ready.0, "reason": ready.1, "lastUpdateTime": at(minute).to_string()},
-            {"type": "BackupFresh", "status": "True", "reason": "Fresh", "lastUpdateTime": at(0).to_string()},
+            condition("Ready", ready, minute),
+            condition("BackupFresh", ("True", "Fresh"), 0)
         ])
     }
 

@@ -399,7 +399,8 @@ fn overdue_blocker<'a>(view: &ClusterView<'_>, plan: &'a Plan) -> Option<&'a Blo
             blocker.member_name() == Some(observed.name(**ordinal).as_str())
         };
         let pod = members.find(of_name).and_then(|(_, member)| member.pod.as_ref());
-        let since = pod.and_then(|pod| pod.unready_since.max(pod.created));
+        let unready = pod.filter(|pod| !pod.ready);
+        let since = unready.and_then(|pod| pod.unready_since.max(pod.created));
         since.is_some_and(|since| observed.now.duration_since(since) >= deadline)
     };
     let blockers = plan.explanation.blockers.iter();

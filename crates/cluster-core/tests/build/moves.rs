@@ -187,7 +187,7 @@ fn another_operator_alone_moves_no_template_but_comes_with_the_next_change() {
     let stored = StoredTemplates::read(&new.members);
     assert_eq!(new.pending, None);
     assert_eq!(
-        stored.operator_image().map(|image| image.to_string()).as_deref(),
+        stored.operator_image().map(ToString::to_string).as_deref(),
         Some("registry/operator:10")
     );
     assert_eq!(stored.version(), Some("3.6.15"));

@@ -114,6 +114,10 @@ fn every_pod_is_outdated_while_the_new_template_is_not_applied() {
     assert_eq!(told("cluster_members_outdated", &cluster, &reading), ["1"]);
     let status = cluster.status.as_mut().expect("a status");
     status.applied_template = Some("{}".to_owned());
+    // The spec is refused, and asks for no template.
+    assert_eq!(told("cluster_members_outdated", &cluster, &reading), ["1"]);
+    let status = cluster.status.as_mut().expect("a status");
+    status.conditions = None;
     assert_eq!(told("cluster_members_outdated", &cluster, &reading), ["3"]);
 }
 

@@ -57,7 +57,7 @@ impl<'a> ObjectWriter<'a> {
     ) -> Result<Option<String>, ApplyError> {
         let stored_object = match store.get(wanted.key()) {
             Some(stored_object) => stored_object,
-            None => match self.introduce(&wanted.object()).await? {
+            None => match self.introduce(&*wanted.object()).await? {
                 Introduced::Created(_) => return Ok(None),
                 Introduced::There(stored_object) => Arc::new(stored_object),
             },
@@ -75,17 +75,13 @@ impl<'a> ObjectWriter<'a> {
         wanted: &Wish<StatefulSet>,
     ) -> Result<Option<String>, ApplyError> {
         let Some(now) = store.get(wanted.key()) else {
-            return match self.introduce(&wanted.object()).await? {
+            return match self.introduce(&*wanted.object()).await? {
                 Introduced::Created(_) => Ok(None),
                 // It may be the one that this process made a moment ago, or one without labels, which is in no copy.
                 Introduced::There(stored_object) => {
-                    let wanted = keep_replicas(wanted.object(), &stored_object);
-                    self.apply_over(
-                        &stored_object,
-                        &Wish::from(&wanted),
-                        self.is_own_set(&stored_object),
-                    )
-                    .await
+                    let wanted = Wish::from(&keep_replicas(*wanted.object(), &stored_object));
+                    self.apply_over(&stored_object, &wanted, self.is_own_set(&stored_object))
+                        .await
                 }
             };
         };
@@ -93,12 +89,12 @@ impl<'a> ObjectWriter<'a> {
         if !is_ours || self.applier.agrees(&*now, wanted) {
             return self.apply_over(&*now, wanted, is_ours).await;
         }
-        let stored_object = with_template(&now);
         let is_as_seen = observed.is_some_and(|observed| is_unchanged(observed, &now));
+        let stored_object = with_template(now);
         if !is_as_seen
             && self
                 .applier
-                .change(Some(&*stored_object), &wanted.object())?
+                .change(Some(&*stored_object), &*wanted.object())?
                 .is_some()
         {
             return Err(ApplyError::Stale);
@@ -117,7 +113,7 @@ impl<'a> ObjectWriter<'a> {
             return Ok(Some(foreign_object_message(&K::kind(&()), &wanted.key().name)));
         }
         if !self.applier.agrees(stored_object, wanted) {
-            self.ensure(stored_object, &wanted.object()).await?;
+            self.ensure(stored_object, &*wanted.object()).await?;
         }
         Ok(None)
     }

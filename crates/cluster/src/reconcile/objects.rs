@@ -204,11 +204,8 @@ pub async fn apply_all(
     let mut report = ApplyReport::default();
     report.note(writer.apply(&deps.services, &wanted.headless).await)?;
     let observed_set = observation.set.as_deref();
-    report.note(
-        writer
-            .apply_stateful_set(&deps.sets, observed_set, &wanted.members)
-            .await,
-    )?;
+    let applied = writer.apply_stateful_set(&deps.sets, observed_set, &wanted.members);
+    report.note(Box::pin(applied).await)?;
     report.note(writer.apply(&deps.services, &wanted.client).await)?;
     match &wanted.disruption {
         Some(budget) => report.note(writer.apply(&deps.budgets, budget).await)?,

@@ -274,8 +274,12 @@ fn compare_served_data(
     let Some(cluster_id) = &progress.cluster_id else {
         return plan;
     };
+    // What was reported as final stays so, whatever becomes of the request and of the Job.
+    let reported = state
+        .unusable_data
+        .map(|result| plan.clone().with_reason(result, unusable_data(result, "")));
     let Some(request) = own_request(observed) else {
-        return restore_lost_request(observed, progress, plan);
+        return reported.unwrap_or_else(|| restore_lost_request(observed, progress, plan));
     };
     if request.compared_cluster.as_ref() == Some(cluster_id) {
         return plan;
@@ -304,7 +308,11 @@ fn compare_served_data(
         },
         ..plan.clone()
     };
-    match outcome(observed, &name) {
+    let outcome = outcome(observed, &name);
+    if let (Outcome::NotStarted | Outcome::Running(_), Some(reported)) = (&outcome, reported) {
+        return reported;
+    }
+    match outcome {
         Outcome::NotStarted | Outcome::Running(None) => plan_attempt(attempt),
         Outcome::Running(Some(why)) => Plan {
             message: format!("The pod of the Job {name} does not start: {why}"),

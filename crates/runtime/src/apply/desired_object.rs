@@ -41,8 +41,8 @@ impl<K: Writable> Wish<K> {
         &self.key
     }
 
-    /// The object, parsed.
-    pub fn object(&self) -> K {
+    /// The object, parsed. It is boxed, as callers hold it while they wait for the API server.
+    pub fn object(&self) -> Box<K> {
         serde_json::from_str(&self.json).expect("the JSON of such an object")
     }
 }

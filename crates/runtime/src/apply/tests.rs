@@ -86,7 +86,7 @@ async fn a_match_is_cached_until_the_object_or_the_desired_state_changes() {
     let wish = Wish::from(&desired);
     let stored = applier.ensure(None, &desired).await.unwrap().changed().unwrap();
     assert!(!applier.agrees(&stored, &wish), "not compared yet");
-    assert!(applier.change(Some(&stored), &wish.object()).unwrap().is_none());
+    assert!(applier.change(Some(&stored), &*wish.object()).unwrap().is_none());
     assert!(applier.agrees(&stored, &wish));
     let mut newer = stored.clone();
     newer.metadata.resource_version = Some("6".into());

@@ -41,6 +41,9 @@ const MAX_BACK_OFF: Duration = Duration::from_secs(15);
 /// fraction of both bounds doubles the page size.
 const PAGE_REDUCTION: u32 = 8;
 
+/// After this many failed pages, a list begins anew.
+const MAX_PAGE_FAILURES: u32 = 3;
+
 /// After this many failed watches in a row, the reflector lists again instead of resuming.
 const MAX_RESUMES: u32 = 3;
 
@@ -152,6 +155,7 @@ impl<K: Watched> Reflector<K> {
         let mut tokens = BTreeSet::new();
         // Larger pages than this were not answered while this list was read.
         let mut largest = PAGE_SIZE;
+        let mut failures = 0;
         loop {
             heartbeat.beat(self.max_silence());
             params.limit = Some(*page_size);
@@ -173,13 +177,20 @@ impl<K: Watched> Reflector<K> {
                     *page_size = reduced(*page_size);
                     continue;
                 }
-                Err(error) if error.may_be_too_much && *page_size > 1 => {
+                Err(error) => {
+                    if error.may_be_too_much {
+                        *page_size = reduced(*page_size);
+                        largest = *page_size;
+                    }
+                    failures += 1;
+                    let can_go_on = error.may_be_too_much && !listed.is_empty();
+                    if !can_go_on || failures > MAX_PAGE_FAILURES {
+                        return Err(error.why);
+                    }
                     self.report_problem(&error.why);
-                    *page_size = reduced(*page_size);
-                    largest = *page_size;
+                    self.back_off(failures, heartbeat).await;
                     continue;
                 }
-                Err(error) => return Err(error.why),
             };
             let page: Page<'_> = serde_json::from_slice(&body).map_err(|error| error.to_string())?;
             let objects: Vec<_> = page.items().filter_map(|decoded| self.trim(decoded)).collect();

@@ -170,8 +170,18 @@ fn a_restore_whose_data_cannot_be_used_has_failed() {
         observed.jobs[0].result = None;
         observed.now += SignedDuration::from_hours(1);
         let last = reconcile(&mut observed);
-        assert_eq!((last.reason, told(&last)), (reason, failed));
+        assert_eq!((last.reason, told(&last)), (reason, failed.clone()));
         assert_eq!(last.job.expect("the same Job").name, "back-c1");
+
+        // The Job is deleted, or the request makes way for that of the restore that takes its place.
+        let request = cluster(&mut observed).request.clone();
+        observed.jobs.clear();
+        for request in [request, None] {
+            cluster(&mut observed).request = request;
+            let last = reconcile(&mut observed);
+            assert_eq!((last.reason, told(&last)), (reason, failed.clone()));
+            assert_eq!(last.job.map(|job| job.name), None);
+        }
     }
 }
 
