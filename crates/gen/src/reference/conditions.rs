@@ -19,7 +19,7 @@ Every kind reports conditions in `status.conditions`. A condition that does not 
 {}
 ## Reasons
 
-`Scaling`, `Recovering`, `Ready`, `Reconciling` and `Stalled` have the reason of `Progressing`, of a [blocker](blockers.md), or of the condition that keeps the object from being ready. kstatus, and so Flux, Argo CD and `helm --wait`, reads the last three.
+`Scaling`, `Recovering`, `Ready`, `Reconciling` and `Stalled` have the reason of `Progressing`, of a [blocker](blockers.md), or of the condition that keeps the object from being ready. kstatus, and so Flux and `helm --wait` of Helm 4, reads the last three; Argo CD reads them by [its rules](../how-to/gitops.md).
 
 {}
 ## Events

@@ -222,7 +222,7 @@ const GENERAL: &[ReasonDoc] = &[
         "Finished",
         "Failed",
         "True: the backup or the restore failed.",
-        "Correct what `status.Reason` names. An edit of the spec starts another attempt.",
+        "Correct what `status.Reason` (of a restore `status.reason`) names. An edit of the spec starts another attempt, except of a restore past its commit: create another EtcdRestore.",
     ),
     reason(
         "QuorumLost",
