@@ -41,6 +41,11 @@ pub(crate) struct Observations {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SimulatedCluster(Arc<Mutex<Observations>>);
 
+/// Whether no operator has written a status yet.
+fn is_new(status: &Value) -> bool {
+    status["observedGeneration"] == json!(-1) && status["conditions"].is_null()
+}
+
 impl SimulatedCluster {
     /// The observations so far.
     pub(crate) fn observations(&self) -> Observations {
@@ -98,7 +103,7 @@ impl SimulatedCluster {
             return false;
         }
         let next = match (phase, &request) {
-            (None, None) if cluster["status"]["conditions"].is_null() => {
+            (None, None) if is_new(&cluster["status"]) => {
                 let waits = json!([{
                     "type": "Progressing", "status": "False", "reason": "AwaitingRestore", "message": "waits",
                     "lastTransitionTime": "2026-01-01T00:00:00Z",
