@@ -107,6 +107,8 @@ async fn bind(port: u16) -> tokio::net::TcpListener {
 async fn decide(waiting: &Waiting, state: &Shared) -> Outcome {
     let mut pause = LOOK;
     let mut looks_at_disk = tokio::time::interval(LOOK_AGAIN);
+    // A look that hangs is no second one right after it.
+    looks_at_disk.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     looks_at_disk.reset();
     let mut was_emptied = false;
     tell(state);

@@ -111,8 +111,8 @@ pub fn postpone_unstarted(observed: &ObservedBackup, persisted: &mut PersistedSt
     }
     if is_suspended {
         // Without an edit it was requested after the suspension. From the second attempt on, it had a Job, and may have
-        // stored its backup. A Job that starts while the cluster is unavailable would fail.
-        if (observed.is_edited && run.attempt == 1) || unavailable.is_some() {
+        // stored its backup.
+        if observed.is_edited && run.attempt == 1 {
             run.started_at = None;
         }
         return None;

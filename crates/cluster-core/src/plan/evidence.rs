@@ -11,7 +11,7 @@ use super::cluster_view::ClusterView;
 use super::kept_volume::is_kept_volume;
 use super::{corrupt, replace_request};
 use crate::blocker::{Blocker, BlockerReason, MemberProblem, VolumeConsent, describe_verdict};
-use crate::observed_state::{Container, Ordinal, Pod};
+use crate::observed_state::{Container, ObservedMember, Ordinal, Pod, QueryResult};
 use crate::pending_operation::Cause;
 
 /// What is known of a member's data.
@@ -128,7 +128,7 @@ fn data_evidence(view: &ClusterView<'_>, known: &Known, ordinal: Ordinal, member
         }
         return Evidence::Replace(Cause::DiskDamaged);
     }
-    if is_node_lost(view, pod) && observed_member.status().is_none() {
+    if is_node_lost(view, pod) && is_silent(observed_member) {
         return Evidence::Replace(Cause::NodeLost);
     }
     Evidence::None
@@ -272,6 +272,14 @@ pub fn has_reverted_volume(view: &ClusterView<'_>, ordinal: Ordinal, member: &Me
 /// without waiting for its kubelet.
 pub fn is_node_lost(view: &ClusterView<'_>, pod: &Pod) -> bool {
     pod.node_lost_since.is_some_and(|since| is_overdue(view, since))
+}
+
+/// Whether nothing shows that etcd runs at a member's ordinal: it does not answer, and where reports are read nothing
+/// but a guard responds. A ready pod was not asked for a report.
+pub fn is_silent(observed_member: &ObservedMember) -> bool {
+    let is_ready = observed_member.pod.as_ref().is_some_and(|pod| pod.ready);
+    let responds = matches!(observed_member.report, QueryResult::OtherResponder) && !is_ready;
+    observed_member.status().is_none() && !responds
 }
 
 /// Whether no node has taken the pod of an ordinal for `recovery.replaceAfter`; false without a pod.

@@ -12,7 +12,9 @@ use etcd_operator_etcd_types::membership::{Known, Member};
 
 use super::cluster_view::ClusterView;
 use super::decision::{Candidate, FlowDecision, Reason};
-use super::evidence::{has_other_volume, has_reverted_volume, has_served_template_at, is_node_lost};
+use super::evidence::{
+    has_other_volume, has_reverted_volume, has_served_template_at, is_node_lost, is_silent,
+};
 use super::removal::{self, move_leadership};
 use super::rollout::minor::{self, WaitBeforeLast};
 use super::rollout::outdated;
@@ -180,7 +182,7 @@ fn is_still_needed(view: &ClusterView<'_>, known: &Known, member: &Member, repla
             has_other_volume(view, replace.ordinal, member)
                 || has_reverted_volume(view, replace.ordinal, member)
         }
-        Cause::NodeLost if view.observed.member(replace.ordinal).status().is_some() => false,
+        Cause::NodeLost if !is_silent(view.observed.member(replace.ordinal)) => false,
         // It came back by itself, as a node can.
         _ if !view.is_healthy(known, member) => true,
         Cause::OtherVolume => {

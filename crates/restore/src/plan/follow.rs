@@ -271,13 +271,13 @@ fn compare_served_data(
     let message =
         "The data of the restored members is compared with the backup before the client Service is opened.";
     let plan = Plan::new(state.clone(), Phase::Serving, Reason::Comparing, message);
-    let Some(cluster_id) = &progress.cluster_id else {
-        return plan;
-    };
-    // What was reported as final stays so, whatever becomes of the request and of the Job.
+    // What was reported as final stays so, whatever becomes of the cluster's status, the request and the Job.
     let reported = state
         .unusable_data
         .map(|result| plan.clone().with_reason(result, unusable_data(result, "")));
+    let Some(cluster_id) = &progress.cluster_id else {
+        return reported.unwrap_or(plan);
+    };
     let Some(request) = own_request(observed) else {
         return reported.unwrap_or_else(|| restore_lost_request(observed, progress, plan));
     };

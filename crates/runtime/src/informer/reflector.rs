@@ -196,6 +196,7 @@ impl<K: Watched> Reflector<K> {
             let objects: Vec<_> = page.items().filter_map(|decoded| self.trim(decoded)).collect();
             listed.extend(objects.iter().map(key_of));
             self.shared.update(|store| store.apply_page(objects));
+            failures = 0;
             let continue_token = page.metadata.continue_token.filter(|token| !token.is_empty());
             let Some(continue_token) = continue_token else {
                 let version = page

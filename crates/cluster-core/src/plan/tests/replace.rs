@@ -7,7 +7,7 @@ use etcd_operator_etcd_types::membership::Role;
 use super::scene::{Scene, id, ordinal};
 use super::{follow, line, plan, planned};
 use crate::blocker::{Blocker, BlockerReason, MemberProblem};
-use crate::observed_state::ended_container;
+use crate::observed_state::{QueryResult, ended_container};
 use crate::persisted_state::LastKnownIndex;
 
 fn wiped(size: u8) -> Scene {
@@ -149,6 +149,25 @@ fn a_node_that_is_gone_for_too_long_is_given_up_and_its_pod_forced() {
     scene.claim_at(1).as_mut().expect("a claim").deleting = Some(Vec::new());
     scene.pod_at(1).deleting = Some(scene.observed.now);
     assert_eq!(follow(&mut scene), "Recovering Replace(1) delete now pod pod-1");
+}
+
+#[test]
+fn a_member_of_a_lost_node_in_whose_pod_etcd_runs_is_not_replaced_for_one_missed_answer() {
+    let mut scene = Scene::formed(3);
+    scene.silent(1);
+    scene.at(1).report = QueryResult::OtherResponder;
+    scene.pod_at(1).node_lost_since = Some(scene.observed.now - jiff::SignedDuration::from_mins(10));
+    assert_eq!(planned(&scene), "Waiting - -");
+    // A ready pod was not asked for a report.
+    scene.pod_at(1).ready = true;
+    assert_eq!(planned(&scene), "Recovering Replace(1) remove c-1 (11)");
+    // What was begun because of silence ends with it.
+    scene.silent(1);
+    scene.silent(2);
+    assert_eq!(follow(&mut scene), "Blocked Replace(1) -");
+    scene.runs(2, id(2));
+    scene.at(1).report = QueryResult::OtherResponder;
+    assert_eq!(follow(&mut scene), "Waiting - -");
 }
 
 #[test]

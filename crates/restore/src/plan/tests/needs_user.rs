@@ -182,6 +182,14 @@ fn a_restore_whose_data_cannot_be_used_has_failed() {
             assert_eq!((last.reason, told(&last)), (reason, failed.clone()));
             assert_eq!(last.job.map(|job| job.name), None);
         }
+        // The status of the EtcdCluster is lost and written anew.
+        cluster(&mut observed)
+            .progress
+            .as_mut()
+            .expect("progress")
+            .cluster_id = None;
+        let last = reconcile(&mut observed);
+        assert_eq!((last.reason, told(&last)), (reason, failed));
     }
 }
 
