@@ -75,6 +75,8 @@ pub(super) async fn a_default_status_is_there_before_one_is_written(w: Wire) -> 
     let gauge = |name: &str| w.at(&format!("{GROUP}/v1"), "gauges", name);
     let unwritten = json!({"seen": -1, "level": 0});
     let mut body = json!({"apiVersion": format!("{GROUP}/v1"), "kind": "Gauge", "metadata": {"name": "a"}});
+    // Kubernetes notes managers only of objects that were created with a field that somebody can own.
+    body["metadata"]["labels"] = json!({"of": "a"});
     body["status"] = json!({"seen": 7});
     let made = w.post(&gauge(""), &body).await?.expect(201)?;
     same!(made["status"], unwritten);
