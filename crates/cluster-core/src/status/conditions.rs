@@ -263,8 +263,9 @@ pub fn findings(
             ConditionType::QuorumAtRisk,
         ];
         // Before the cluster is known to have formed, only Available was reported.
-        let count = if plan.persisted.has_formed() { 3 } else { 1 };
-        findings.extend(blind.into_iter().take(count).map(|type_| Finding {
+        let is_reported =
+            |type_: &ConditionType| plan.persisted.has_formed() || *type_ == ConditionType::Available;
+        findings.extend(blind.into_iter().filter(is_reported).map(|type_| Finding {
             status: Truth::Unknown,
             ..finding(type_, false, reason.as_str(), elsewhere.clone())
         }));

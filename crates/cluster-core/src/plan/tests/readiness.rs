@@ -139,12 +139,18 @@ fn a_paused_cluster_is_ready_only_as_its_spec_asks() {
     assert_eq!(readiness(&status_of(&scene)), "NotReady");
 }
 
-#[test]
-fn a_hibernated_cluster_is_ready_when_its_last_pod_is_gone() {
+/// A cluster of three members whose pods are about to go.
+fn hibernating() -> Scene {
     let mut scene = Scene::formed(3);
     scene.asks_for(0);
     scene.unknown();
     scene.set(0, 1);
+    scene
+}
+
+#[test]
+fn a_hibernated_cluster_is_ready_when_its_last_pod_is_gone() {
+    let mut scene = hibernating();
     scene.gone(0);
     scene.gone(1);
     assert_eq!(readiness(&status_of(&scene)), "Reconciling Hibernated");
@@ -192,10 +198,7 @@ fn a_member_that_cannot_start_without_the_user_is_stalled_after_the_deadline() {
 /// 0.1.0 kept what the ancestor had stored.
 #[test]
 fn fields_that_stored_conditions_lack_are_added_though_nothing_else_changes() {
-    let mut hibernated = Scene::formed(3);
-    hibernated.asks_for(0);
-    hibernated.unknown();
-    hibernated.set(0, 1);
+    let mut hibernated = hibernating();
     for number in 0..3 {
         hibernated.gone(number);
     }
