@@ -27,7 +27,7 @@ fn add_finalizer(object: &mut Value) {
     object["metadata"]["finalizers"] = json!(["others.example/keep"]);
 }
 
-/// Deletes an EtcdBackup that somebody else's finalizer keeps.
+/// Deletes an EtcdBackup that the finalizer of another client keeps.
 fn delete_under_finalizer(cluster: &TestCluster, name: &str) {
     cluster
         .api

@@ -260,7 +260,8 @@ pub fn start_members(
             grace_period: GracePeriod::PodDefault,
         });
     }
-    // They have started, and nobody can tell whether the cluster has formed. Before they are ready, silence says nothing.
+    // The members have started, and the operator cannot tell whether they have formed a cluster. Before they are ready, a missing answer
+    // is normal.
     let unreachable = view
         .unreachable()
         .filter(|unreachable| *unreachable == Unreachable::Tls || are_ready(view));

@@ -89,7 +89,7 @@ fn describe(view: &ClusterView<'_>, replace: &Replace) -> String {
     )
 }
 
-/// Takes it out of the membership, its leadership first. `Blocked` after `MAX_ATTEMPTS` that nobody has asked to exceed, or
+/// Takes it out of the membership, its leadership first. `Blocked` after `MAX_ATTEMPTS` unless the user asks for another one, or
 /// while quorum would break; `None` if the cause does not hold any more, or `wait_before_last` keeps it.
 fn take_out(
     view: &ClusterView<'_>,

@@ -71,7 +71,7 @@ pub fn pending_change(observation: &Observation) -> Option<PendingChange> {
 }
 
 /// The pod template that the status keeps while the objects of a cluster are left as they are: that of the StatefulSet as soon as
-/// the spec may ask for another one. Should somebody delete the StatefulSet meanwhile, pods are made as they were.
+/// the spec may ask for another one. If the StatefulSet is deleted meanwhile, its pods are re-created from this template.
 pub fn template_left_alone(
     cluster: &EtcdCluster,
     observation: &Observation,
