@@ -25,7 +25,7 @@ use crate::liveness::{Heartbeat, Liveness};
 use crate::store::{Malformed, key_of};
 
 /// Most objects per page of a list.
-const PAGE_SIZE: u32 = 500;
+const PAGE_SIZE: u32 = 250;
 
 /// A larger page is not read to its end but requested again with fewer objects, so that large objects cost time instead
 /// of memory.

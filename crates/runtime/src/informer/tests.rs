@@ -369,7 +369,7 @@ async fn a_list_that_times_out_is_requested_with_fewer_objects_and_the_next_one_
     fixture.changes_within(Duration::from_secs(1)).await;
     let calls = fixture.server.calls();
     let limits: Vec<u32> = calls.iter().filter(|call| !is_watch(call)).map(limit).collect();
-    assert_eq!(limits, [500, 62, 7, 7]);
+    assert_eq!(limits, [250, 31, 3, 3]);
 }
 
 #[tokio::test(start_paused = true)]

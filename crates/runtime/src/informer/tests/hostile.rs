@@ -106,7 +106,7 @@ async fn an_oversized_page_is_requested_again_with_fewer_objects() {
         match (limit(call), last) {
             (1, true) => page("", &[huge("last", 17)]),
             (_, true) => page("", &[huge("last", 17), map("after", 1)]),
-            (62, false) => page("last", &[map("a", 1), map("b", 1)]),
+            (31, false) => page("last", &[map("a", 1), map("b", 1)]),
             (_, false) => page("", &[huge("a", 9), huge("b", 9)]),
         }
     });
@@ -118,6 +118,6 @@ async fn an_oversized_page_is_requested_again_with_fewer_objects() {
     );
     let lists = fixture.server.calls();
     let limits: Vec<u32> = lists.iter().filter(|call| !is_watch(call)).map(limit).collect();
-    // The page with 62 objects was small, so the next one is requested with twice as many.
-    assert_eq!(limits, [500, 62, 124, 15, 1]);
+    // The page with 31 objects was small, so the next one is requested with twice as many.
+    assert_eq!(limits, [250, 31, 62, 7, 1]);
 }
