@@ -56,7 +56,7 @@ pub struct EtcdClusterStatus {
     /// etcd version of the members as text: the lowest that runs, and the target after an arrow while the version changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Generation of the spec that this status describes.
+    /// Generation of the spec that this status describes; -1 until an operator has seen the object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// etcd's ID of the cluster, in hexadecimal, recorded at the first linearizable read.

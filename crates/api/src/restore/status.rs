@@ -43,7 +43,7 @@ pub struct EtcdRestoreStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = RESTORE_PHASES))]
     pub phase: Option<String>,
-    /// Generation of the spec that this status describes.
+    /// Generation of the spec that this status describes; -1 until an operator has seen the object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// Conditions of the restore, one entry per type.
