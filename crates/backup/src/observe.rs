@@ -12,6 +12,7 @@ use etcd_operator_api::names::{ANNOTATION_BACKUP_NOW, CLIENT_PORT, LABEL_BACKUP}
 use etcd_operator_api::refusal::bounded;
 use etcd_operator_api::unscheduled::unscheduled;
 use etcd_operator_api::{EtcdBackup, EtcdCluster, EtcdRestore};
+use etcd_operator_runtime::job_end::is_active;
 use etcd_operator_runtime::key::ObjectKey;
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
@@ -248,7 +249,6 @@ pub fn observe_job(job: &Job) -> ObservedJob {
 fn observe_pod(pod: &Pod) -> Option<ObservedPod> {
     let owner = pod.owner_references().iter().find(|owner| owner.kind == "Job")?;
     let status = pod.status.as_ref();
-    let phase = status.and_then(|status| status.phase.as_deref());
     let containers = status.and_then(|status| status.container_statuses.as_deref());
     let container = containers
         .unwrap_or_default()
@@ -258,7 +258,7 @@ fn observe_pod(pod: &Pod) -> Option<ObservedPod> {
     Some(ObservedPod {
         job: owner.name.clone(),
         job_uid: owner.uid.clone(),
-        is_active: !matches!(phase, Some("Succeeded" | "Failed")),
+        is_active: is_active(pod),
         deleted_at: pod.metadata.deletion_timestamp.as_ref().map(|time| time.0),
         has_started: state.is_some_and(|state| state.running.is_some() || state.terminated.is_some()),
         waiting_reason: waiting_reason(pod, state),

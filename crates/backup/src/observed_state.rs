@@ -6,7 +6,8 @@ use std::fmt;
 
 use etcd_operator_api::contract::JobResult;
 use etcd_operator_api::retention::Keep;
-use jiff::{SignedDuration, Timestamp};
+use etcd_operator_runtime::job_end;
+use jiff::Timestamp;
 
 use crate::desired::Desired;
 use crate::persisted_state::PersistedState;
@@ -168,8 +169,7 @@ pub struct ObservedJob {
     pub is_being_deleted: bool,
     /// The condition `Complete` or `Failed`, once it is true.
     pub terminal_condition: Option<TerminalCondition>,
-    /// The condition `FailureTarget`, once it is true. From Kubernetes 1.31 on it comes first, and `Failed` only when
-    /// the last pod has ended, which an unreachable node never reports.
+    /// The condition `FailureTarget`, once it is true. From Kubernetes 1.31 on it comes before `Failed`.
     pub failure_target: Option<TerminalCondition>,
 }
 
@@ -203,9 +203,6 @@ pub struct ObservedPod {
     pub termination: Option<Termination>,
 }
 
-/// How long after its grace period a deleted pod may still report its end.
-const END_ALLOWANCE: SignedDuration = SignedDuration::from_mins(1);
-
 impl ObservedPod {
     /// Whether its main container runs. The kubelet of a lost node never reports the end of a pod, so a pod with a
     /// deletion timestamp does not count, and neither does one of which only an injected container goes on.
@@ -221,8 +218,7 @@ impl ObservedPod {
 
     /// Whether it should have ended a minute ago or more: its node is probably gone, and it reports nothing any more.
     pub fn is_lost(&self, now: Timestamp) -> bool {
-        let is_overdue = |end: Timestamp| now.duration_since(end) >= END_ALLOWANCE;
-        self.is_active && self.deleted_at.is_some_and(is_overdue)
+        self.is_active && job_end::is_lost(self.deleted_at, now)
     }
 }
 

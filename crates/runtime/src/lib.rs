@@ -11,13 +11,14 @@
 //! | [`events`] | Kubernetes Events, best effort |
 //! | [`report`] | the result of a reconcile, in the status and as an Event |
 //! | [`elsewhere`] | Events on objects that another installation of the operator controls |
+//! | [`job_end`] | whether a Job has ended although the node of its last pod is lost |
 //! | [`error`] | error classes: back-off, condition reason, metric label |
 //! | [`gate`], [`liveness`] | whether the process is ready, and whether its loops make progress |
 //! | [`health`], [`metrics`] | the HTTP server for probes, metrics |
 //! | [`clock`], [`jitter`] | the only sources of time and randomness |
 //! | [`client`], [`key`] | the client for the API server, and object keys |
 //!
-//! `queue`, `lease`, `drift`, `echo` and `store` are free of IO, clock and randomness.
+//! `queue`, `lease`, `drift`, `echo`, `job_end` and `store` are free of IO, clock and randomness.
 //!
 //! A minimal controller:
 //!
@@ -71,6 +72,7 @@ pub mod gate;
 pub mod health;
 pub mod informer;
 pub mod jitter;
+pub mod job_end;
 pub mod key;
 pub mod latest;
 pub mod leader;

@@ -3,7 +3,8 @@
 
 use etcd_operator_api::contract::{JobOutcome, JobResult, Skipped, Stored};
 use etcd_operator_api::span::second;
-use jiff::SignedDuration;
+use etcd_operator_runtime::job_end::{ending_condition, has_only_lost_pods};
+use jiff::{SignedDuration, Timestamp};
 
 use super::pod_obstacle::PodObstacle;
 use crate::build::{GRACE, timeout};
@@ -154,20 +155,19 @@ pub fn failed_tries(observed: &ObservedBackup, run: &Run) -> Option<(usize, Outc
     Some((count, last))
 }
 
-/// The condition that ended a Job: `Complete`, `Failed`, or `FailureTarget` once all pods that keep Kubernetes from
-/// setting `Failed` are lost. Until then a pod may report its result within its grace period.
+/// The condition that ended a Job. Until then a pod may report its result within its grace period.
 fn end_of<'a>(observed: &ObservedBackup, job: &'a ObservedJob) -> Option<&'a TerminalCondition> {
-    let fails = job
-        .failure_target
-        .as_ref()
-        .filter(|_| has_only_lost_pods(observed, job));
-    job.terminal_condition.as_ref().or(fails)
+    let (terminal, failure_target) = (job.terminal_condition.as_ref(), job.failure_target.as_ref());
+    ending_condition(terminal, failure_target, active_pods(observed, job), observed.now)
 }
 
-/// Whether pods of a Job are active, and all of them are lost.
-fn has_only_lost_pods(observed: &ObservedBackup, job: &ObservedJob) -> bool {
-    let mut active = observed.pods_of(job).filter(|pod| pod.is_active).peekable();
-    active.peek().is_some() && active.all(|pod| pod.is_lost(observed.now))
+/// The deletion timestamps of the active pods of a Job.
+fn active_pods<'a>(
+    observed: &'a ObservedBackup,
+    job: &'a ObservedJob,
+) -> impl Iterator<Item = Option<Timestamp>> {
+    let active = observed.pods_of(job).filter(|pod| pod.is_active);
+    active.map(|pod| pod.deleted_at)
 }
 
 /// Whether a Job without a result is not created again: its attempts are used up, it failed before its pod started, or
@@ -175,7 +175,7 @@ fn has_only_lost_pods(observed: &ObservedBackup, job: &ObservedJob) -> bool {
 fn is_final(observed: &ObservedBackup, run: &Run, job: &ObservedJob, end: &TerminalCondition) -> bool {
     run.attempt >= MAX_ATTEMPTS
         || (!end.is_complete && run.message.is_some())
-        || has_only_lost_pods(observed, job)
+        || has_only_lost_pods(active_pods(observed, job), observed.now)
 }
 
 /// Updates a started run from its Job; returns its outcome if it has finished. A Job that is being deleted counts as
@@ -312,7 +312,7 @@ fn outcome_without_result(
         (None, Some(death)) => PodObstacle::OutOfMemory.is_reported_in(&death.reason),
         (None, None) => false,
     };
-    let is_lost = has_only_lost_pods(observed, job);
+    let is_lost = has_only_lost_pods(active_pods(observed, job), observed.now);
     let reason = match end.is_complete {
         _ if is_out_of_memory => "OOMKilled",
         false if is_lost && run.message.is_none() => POD_LOST,

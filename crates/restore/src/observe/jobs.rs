@@ -5,6 +5,7 @@ use std::time::Duration;
 use etcd_operator_api::contract::{self, JobResult};
 use etcd_operator_api::refusal::bounded;
 use etcd_operator_api::unscheduled::unscheduled;
+use etcd_operator_runtime::job_end::{ending_condition, is_active};
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStateTerminated, Pod};
@@ -13,9 +14,6 @@ use kube::ResourceExt as _;
 use super::MAX_MESSAGE_CHARS;
 use crate::build::{CONTAINER, TOOL};
 use crate::observed_state::{JobEnd, ObservedJob};
-
-/// How long after its grace period a pod is given up: its node does not stop it, because the node is lost.
-const LOST_POD_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// How long a Job may have no pod before that is reported.
 const POD_CREATION_TIMEOUT: Duration = Duration::from_secs(20);
@@ -31,10 +29,16 @@ pub fn observe_job<'a>(job: &Job, pods: impl Iterator<Item = &'a Pod>, now: Time
         let mut holding = conditions.clone().filter(|condition| condition.status == "True");
         holding.find(|condition| types.contains(&condition.type_.as_str()))
     };
-    // From Kubernetes 1.31 on, `Failed` comes only when the last pod is gone, which never happens on a lost node. What such
-    // a pod may still do is harmless: the Jobs only read, except for the safety backup, which replaces no other backup.
-    let end = find(&["Complete", "Failed"])
-        .or_else(|| find(&["FailureTarget"]).filter(|_| has_only_lost_pods(&own, now)));
+    let active_pods = own.iter().filter(|pod| is_active(pod));
+    let active_pods = active_pods.map(|pod| pod.metadata.deletion_timestamp.as_ref().map(|time| time.0));
+    // What a lost pod may still do is harmless: the Jobs only read, except for the safety backup, which replaces no other
+    // backup.
+    let end = ending_condition(
+        find(&["Complete", "Failed"]),
+        find(&["FailureTarget"]),
+        active_pods,
+        now,
+    );
     let tools: Vec<_> = own
         .iter()
         .filter_map(|pod| Some((*pod, tool_state(pod)?)))
@@ -80,21 +84,6 @@ pub fn observe_job<'a>(job: &Job, pods: impl Iterator<Item = &'a Pod>, now: Time
         result: results.max_by_key(|(time, _)| *time).map(|(_, result)| result),
         uid,
     }
-}
-
-/// Whether a Job has pods that have not ended, and every one of them should have stopped a minute ago.
-fn has_only_lost_pods(pods: &[&Pod], now: Timestamp) -> bool {
-    let is_active = |pod: &&&Pod| {
-        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-        !phase.is_some_and(|phase| ["Succeeded", "Failed"].contains(&phase))
-    };
-    let is_lost = |pod: &&Pod| {
-        // The API server sets the time at which the grace period ends.
-        let stops_at = pod.metadata.deletion_timestamp.as_ref();
-        stops_at.is_some_and(|at| at.0.checked_add(LOST_POD_TIMEOUT).is_ok_and(|due| now >= due))
-    };
-    let mut active = pods.iter().filter(is_active).peekable();
-    active.peek().is_some() && active.all(is_lost)
 }
 
 /// Why a Job has no pod, once the Job controller should have created one. Only Events of the Job contain the reason, and
