@@ -48,6 +48,12 @@ const NEWER_TYPES: [&str; 3] = ["Ready", "Reconciling", "Stalled"];
 /// next change.
 const NEWER_WORDS: [&str; 1] = ["--etcd-minor="];
 
+/// Fields of pods that 0.1.0 did not write. A Job that is created has them, and one that exists is never changed.
+const NEWER_POD_FIELDS: [&str; 1] = ["activeDeadlineSeconds"];
+
+/// The pod that a written object renders.
+const POD: &str = "/patch/spec/template/spec";
+
 /// The annotation with the hash of an object as it was applied.
 const APPLIED: &str = "/patch/metadata/annotations/etcd.database.coreos.com~1applied";
 
@@ -88,7 +94,7 @@ where
         let golden: Value = serde_json::from_str(&read(folder, name, "json"))
             .unwrap_or_else(|error| panic!("{name}: {error}"));
         if objects.iter().all(|object| object["kind"] != "StatefulSet") {
-            overlook_newer_words(&golden, &mut made);
+            overlook_newer(&golden, &mut made);
         }
         let mut found = Vec::new();
         differences("", &golden, &made, &mut found);
@@ -129,15 +135,15 @@ where
     }))
 }
 
-/// Takes out words that are newer than the recorded release, and takes its hashes for the objects that have such words.
-fn overlook_newer_words(golden: &Value, made: &mut Value) {
+/// Takes out words and fields that are newer than the recorded release, and takes its hashes for the objects that have them.
+fn overlook_newer(golden: &Value, made: &mut Value) {
     let is_newer = |word: &Value| {
         let word = word.as_str().unwrap_or_default();
         NEWER_WORDS.iter().any(|newer| word.starts_with(newer))
     };
     let objects = made["writes"].as_object_mut().into_iter().flatten();
     for (object, writes) in objects {
-        if !remove_words(writes, &is_newer) {
+        if !(remove_words(writes, &is_newer) | remove_pod_fields(writes)) {
             continue;
         }
         for (index, write) in writes.as_array_mut().into_iter().flatten().enumerate() {
@@ -147,6 +153,19 @@ fn overlook_newer_words(golden: &Value, made: &mut Value) {
             }
         }
     }
+}
+
+/// Removes newer fields from the pods of written objects, and says whether there were any.
+fn remove_pod_fields(writes: &mut Value) -> bool {
+    let mut is_changed = false;
+    for write in writes.as_array_mut().into_iter().flatten() {
+        if let Some(pod) = write.pointer_mut(POD).and_then(Value::as_object_mut) {
+            let before = pod.len();
+            pod.retain(|field, _| !NEWER_POD_FIELDS.contains(&field.as_str()));
+            is_changed |= pod.len() != before;
+        }
+    }
+    is_changed
 }
 
 /// Removes items of lists anywhere in a value, and says whether there were any.

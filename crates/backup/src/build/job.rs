@@ -12,6 +12,9 @@ use crate::persisted_state::Run;
 
 /// How much longer than the deadline of its run a Job may run: the process ends by itself first and reports why.
 pub const GRACE: Duration = Duration::from_mins(1);
+/// How much longer than its Job a pod may run: usually Kubernetes ends the Job first, and says so in the Job's condition. The
+/// kubelet keeps the deadline of a pod also while its node is cut off from the API server.
+const POD_GRACE: i64 = 60;
 /// The longest deadline of a Job. Kubernetes counts nanoseconds; a deadline that overflows ends the Job at once.
 const LONGEST_DEADLINE: Duration = Duration::from_hours(24 * 365 * 10);
 /// How often Kubernetes retries the pod; the pauses double from ten seconds on.
@@ -23,19 +26,18 @@ const PERMANENT_EXIT_CODES: [i32; 2] = [2, 3];
 pub(super) fn job(run: &Run, inputs: &BuildInputs<'_>) -> Job {
     let rest = order::deadline(run, inputs).duration_since(inputs.now);
     let rest = Duration::try_from(rest).unwrap_or_default() + GRACE;
+    let deadline = i64::try_from(rest.min(LONGEST_DEADLINE).as_secs()).unwrap_or(i64::MAX);
     Job {
         metadata: inputs.metadata(run),
         spec: Some(JobSpec {
-            active_deadline_seconds: Some(
-                i64::try_from(rest.min(LONGEST_DEADLINE).as_secs()).unwrap_or(i64::MAX),
-            ),
+            active_deadline_seconds: Some(deadline),
             backoff_limit: Some(RETRIES),
             completions: Some(1),
             parallelism: Some(1),
             // Two pods of one run must not write at once: the next pod starts when the last one has ended.
             pod_replacement_policy: Some("Failed".to_owned()),
             pod_failure_policy: Some(failure_policy()),
-            template: pod::template(run, inputs),
+            template: pod::template(run, inputs, deadline.saturating_add(POD_GRACE)),
             ..JobSpec::default()
         }),
         ..Job::default()

@@ -34,8 +34,8 @@ const NON_ROOT: i64 = 65532;
 /// The termination grace period in seconds: enough to abort an upload.
 const TERMINATION_GRACE: i64 = 45;
 
-/// Builds the pod template of a run's Job.
-pub(super) fn template(run: &Run, inputs: &BuildInputs<'_>) -> PodTemplateSpec {
+/// Builds the pod template of a run's Job. The deadline is in seconds from the start of the pod.
+pub(super) fn template(run: &Run, inputs: &BuildInputs<'_>, deadline: i64) -> PodTemplateSpec {
     let job = &inputs.desired.job;
     let (volumes, mounts) = volumes_and_mounts(run, inputs).into_iter().unzip();
     PodTemplateSpec {
@@ -45,6 +45,7 @@ pub(super) fn template(run: &Run, inputs: &BuildInputs<'_>) -> PodTemplateSpec {
         }),
         spec: Some(PodSpec {
             restart_policy: Some("Never".to_owned()),
+            active_deadline_seconds: Some(deadline),
             // Platform identities use volumes and endpoints of their own.
             automount_service_account_token: Some(false),
             enable_service_links: Some(false),

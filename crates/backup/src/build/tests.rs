@@ -223,6 +223,16 @@ fn a_pod_is_not_retried_after_a_permanent_failure_nor_beside_another() {
     );
 }
 
+/// The kubelet keeps this deadline also where no deletion reaches its node. The Job's comes first, as its condition is reported.
+#[test]
+fn a_pod_has_a_deadline_of_its_own_a_minute_after_that_of_its_job() {
+    for task in [Task::Backup, Task::Prune, Task::Erase] {
+        let spec = &json_of(&build(task, &s3()))["spec"];
+        assert_eq!(spec["activeDeadlineSeconds"], 656);
+        assert_eq!(spec["template"]["spec"]["activeDeadlineSeconds"], 716);
+    }
+}
+
 #[test]
 fn a_variable_reference_in_the_spec_is_escaped() {
     let mut spec = s3();
