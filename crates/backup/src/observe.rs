@@ -14,7 +14,7 @@ use etcd_operator_api::unscheduled::unscheduled;
 use etcd_operator_api::{EtcdBackup, EtcdCluster, EtcdRestore};
 use etcd_operator_runtime::job_end::is_active;
 use etcd_operator_runtime::key::ObjectKey;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ContainerState, Pod};
 use kube::{Resource, ResourceExt};
@@ -248,6 +248,7 @@ pub fn observe_job(job: &Job) -> ObservedJob {
 /// Reads what the plan needs of a pod; `None` if no Job owns it.
 fn observe_pod(pod: &Pod) -> Option<ObservedPod> {
     let owner = pod.owner_references().iter().find(|owner| owner.kind == "Job")?;
+    let deadline = pod.spec.as_ref().and_then(|spec| spec.active_deadline_seconds);
     let status = pod.status.as_ref();
     let containers = status.and_then(|status| status.container_statuses.as_deref());
     let container = containers
@@ -260,6 +261,7 @@ fn observe_pod(pod: &Pod) -> Option<ObservedPod> {
         job_uid: owner.uid.clone(),
         is_active: is_active(pod),
         deleted_at: pod.metadata.deletion_timestamp.as_ref().map(|time| time.0),
+        deadline: deadline.map(SignedDuration::from_secs),
         has_started: state.is_some_and(|state| state.running.is_some() || state.terminated.is_some()),
         waiting_reason: waiting_reason(pod, state),
         termination: state.and_then(read_termination),
@@ -331,6 +333,7 @@ mod tests {
                 "name": "nightly-1-x", "deletionTimestamp": "2026-01-01T00:00:45Z",
                 "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "nightly-1", "uid": "1"}],
             },
+            "spec": {"activeDeadlineSeconds": 720, "containers": []},
             "status": {"phase": "Running", "containerStatuses": [{
                 "name": CONTAINER, "image": "i", "imageID": "i", "ready": true, "restartCount": 0,
                 "state": {"running": {}},
@@ -342,6 +345,11 @@ mod tests {
         assert_eq!(
             pod.ended_at(),
             Some("2026-01-01T00:00:45Z".parse().expect("a time"))
+        );
+        // Its deadline and a minute later.
+        assert_eq!(
+            pod.ends_by(),
+            Some("2026-01-01T00:13:45Z".parse().expect("a time"))
         );
         let job = |conditions: &Value| {
             let job: Job = serde_json::from_value(json!({

@@ -19,7 +19,8 @@ pub fn pod(pod: &mut Pod) {
     pod.status = pod.status.take().map(pod_status);
 }
 
-/// The node, the etcd container with what its command says of how it was started, and whether the pod fetches a backup.
+/// The node and the deadline, the etcd container with what its command says of how it was started, and whether the pod fetches
+/// a backup.
 fn pod_spec(spec: PodSpec) -> PodSpec {
     let etcd = spec.containers.into_iter().filter(|one| one.name == ETCD);
     let etcd = etcd.map(|etcd| Container {
@@ -43,6 +44,7 @@ fn pod_spec(spec: PodSpec) -> PodSpec {
     let volumes: Vec<_> = volumes.filter(|volume| volume.name == FETCH_CLAIM).collect();
     PodSpec {
         node_name: spec.node_name,
+        active_deadline_seconds: spec.active_deadline_seconds,
         containers: etcd.collect(),
         init_containers: (!fetch.is_empty()).then_some(fetch),
         volumes: (!volumes.is_empty()).then_some(volumes),
@@ -165,7 +167,7 @@ mod tests {
                 "ownerReferences": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "c", "uid": "s"}],
             },
             "spec": {
-                "nodeName": "n1",
+                "nodeName": "n1", "activeDeadlineSeconds": 720,
                 "initContainers": [{"name": "install", "image": "left-out"}, {"name": "fetch", "image": "left-out"}],
                 "containers": [
                     {
@@ -208,6 +210,11 @@ mod tests {
         let read = read_pod(&pod, None).expect("what counts of it");
         assert_eq!(read_pod(&kept, None), Some(read.clone()));
         assert_eq!(kept.metadata, pod.metadata);
+        // The controller of backups reads it of the pods of its Jobs.
+        assert_eq!(
+            kept.spec.as_ref().and_then(|spec| spec.active_deadline_seconds),
+            Some(720)
+        );
         let text = serde_json::to_string(&kept).expect("JSON");
         assert!(!text.contains("left-out"), "{text}");
         // All of it was there to be read.

@@ -240,20 +240,30 @@ fn has_overdue_pod(observed: &ObservedBackup, run: &Run, name: &str) -> bool {
 /// The message while a deleted object waits for its Jobs to end and its backups to be deleted, or why the last erase
 /// run failed.
 fn describe_deleted(observed: &ObservedBackup, plan: &Plan) -> String {
-    let last_failure = plan
-        .finished_runs
-        .iter()
-        .find_map(|finished| match &finished.outcome {
-            Outcome::Failed { reason, message } => Some(describe_failure(&observed.desired, reason, message)),
-            _ => None,
-        });
+    let mut finished = plan.finished_runs.iter();
+    let last_failure = finished.find_map(|finished| match (&finished.outcome, finished.run.task) {
+        (Outcome::Failed { reason, message }, Task::Erase) => {
+            Some(describe_failure(&observed.desired, reason, message))
+        }
+        _ => None,
+    });
     let erase = plan.persisted.run_of(Task::Erase);
-    match last_failure.or_else(|| erase.and_then(|run| run.message.clone())) {
-        Some(why) => format!(
+    if let Some(why) = last_failure.or_else(|| erase.and_then(|run| run.message.clone())) {
+        return format!(
             "The stored backups could not be deleted; the operator retries: {why}. To keep them, set spec.deletionPolicy: Retain."
-        ),
-        None => "The object is deleted as soon as no Job runs and its backups are deleted.".to_owned(),
+        );
     }
+    let lost = start::pods_before_erase(observed).find(|pod| pod.is_lost(observed.now));
+    let Some(pod) = lost else {
+        return "The object is deleted as soon as no Job runs and its backups are deleted.".to_owned();
+    };
+    let deadline = pod.ends_by().map_or_else(String::new, |end| {
+        format!(", or at {end}, after the pod's own deadline")
+    });
+    format!(
+        "Job {} was deleted, but its pod has not ended: its node may be gone. The stored backups are deleted once the pod is gone{deadline}.",
+        pod.job
+    )
 }
 
 #[cfg(test)]

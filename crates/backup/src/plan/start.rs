@@ -10,7 +10,7 @@ use super::due_time::{DueTimes, RunHistory, due_times};
 use super::progress::BlockedRun;
 use super::{FinishedRun, Outcome, Plan};
 use crate::desired::Trigger;
-use crate::observed_state::{ObservedBackup, SourceUnavailable};
+use crate::observed_state::{ObservedBackup, ObservedPod, SourceUnavailable};
 use crate::persisted_state::{PersistedState, Run, Task};
 
 /// The pause after the first failure of a one-shot backup or an erase run; it doubles with each further failure.
@@ -219,6 +219,9 @@ pub fn first_free_due_time(runs: &[Run], mut due: Timestamp) -> Timestamp {
 /// Plans the end of a deleted object: no run starts, unfinished Jobs are deleted, and then an erase run deletes the
 /// stored backups if `deletionPolicy` is `Delete`. The finalizer may be removed after it succeeded at the current
 /// location, or if there is nothing to delete.
+///
+/// A backup that completes after the erase run would stay in the store for good. So the run waits for the pods of other Jobs;
+/// for one on a lost node until the pod's own deadline has passed.
 pub fn schedule_erase(observed: &ObservedBackup, plan: &mut Plan, deleted_at: Timestamp) {
     plan.persisted.runs.retain(|run| run.task == Task::Erase);
     let has_erased = |finished: &&FinishedRun| {
@@ -235,9 +238,7 @@ pub fn schedule_erase(observed: &ObservedBackup, plan: &mut Plan, deleted_at: Ti
         plan.removes_finalizer = true;
         return;
     }
-    let mut pods = observed.pods.iter();
-    let has_other_pods = pods.any(|pod| pod.is_active && !is_erase_job(observed, &pod.job));
-    if plan.persisted.runs.is_empty() && !has_other_pods {
+    if plan.persisted.runs.is_empty() && pods_before_erase(observed).next().is_none() {
         let due = match erased {
             // It erased a former location. Its Job still exists, so the next run needs another due time.
             Some(elsewhere) => {
@@ -252,6 +253,15 @@ pub fn schedule_erase(observed: &ObservedBackup, plan: &mut Plan, deleted_at: Ti
         };
         plan.persisted.runs.push(Run::new(Task::Erase, due));
     }
+}
+
+/// The pods that may still write to the store, and so keep an erase run from starting.
+pub fn pods_before_erase(observed: &ObservedBackup) -> impl Iterator<Item = &ObservedPod> {
+    let pods = observed.pods.iter();
+    pods.filter(|pod| {
+        let has_ended = !pod.is_active || pod.ends_by().is_some_and(|end| end <= observed.now);
+        !has_ended && !is_erase_job(observed, &pod.job)
+    })
 }
 
 fn is_erase_job(observed: &ObservedBackup, job: &str) -> bool {

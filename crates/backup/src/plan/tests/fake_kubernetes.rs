@@ -20,6 +20,9 @@ use crate::plan::{Outcome, Plan, plan};
 
 pub(super) const START: i64 = 1_790_000_000;
 
+/// The deadline of a pod: the timeout of one minute, and a minute each for the Job and the pod.
+pub(super) const POD_DEADLINE: SignedDuration = SignedDuration::from_mins(3);
+
 /// All slots are in use.
 pub(super) const NO_SLOT: JobSlot = JobSlot::Denied { limit: 8 };
 
@@ -169,6 +172,7 @@ impl FakeKubernetes {
             job_uid: uid,
             is_active: true,
             deleted_at: None,
+            deadline: Some(POD_DEADLINE),
             has_started: true,
             waiting_reason: None,
             termination: None,
@@ -215,6 +219,7 @@ impl FakeKubernetes {
             job_uid: job.uid,
             is_active: true,
             deleted_at: None,
+            deadline: Some(POD_DEADLINE),
             has_started: true,
             waiting_reason: None,
             termination: None,

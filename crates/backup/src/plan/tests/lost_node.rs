@@ -1,7 +1,8 @@
 //! Runs whose pod never reports its end: its node is lost, or an injected container goes on.
 
-use super::fake_kubernetes::{FakeKubernetes, at, failed, stored};
+use super::fake_kubernetes::{FakeKubernetes, at, failed, pruned, stored};
 use crate::observed_state::TerminalCondition;
+use crate::persisted_state::Task;
 use crate::plan::Outcome;
 
 /// A started backup of every ten minutes, with a timeout of one minute. Its pod has to end by `second`.
@@ -101,6 +102,68 @@ fn a_run_whose_job_was_deleted_waits_for_its_pod_and_fails_after_its_deadline_if
     assert!(fake.reconcile_at(122).jobs_to_create.is_empty());
     assert_eq!(fake.failures, [(at(0), "PodLost".to_owned())]);
     assert_eq!(fake.reconcile_at(600).jobs_to_create[0].due, at(600));
+}
+
+/// An `EtcdBackup` that was deleted while its backup ran, on a node that does not answer since. Its pod has to end by second 50.
+fn deleted_with_its_backup() -> FakeKubernetes {
+    let mut fake = with_deleted_pod(50);
+    fake.observed.desired.deletes_backups = true;
+    fake.observed.deleted_at = Some(at(5));
+    fake.observed.jobs.clear();
+    fake
+}
+
+/// A backup that the pod completes after the erase run would stay in the store for good.
+#[test]
+fn an_erase_run_waits_for_a_lost_pod_until_the_deadline_of_the_pod_has_passed() {
+    let mut fake = deleted_with_its_backup();
+    let message = |fake: &mut FakeKubernetes, second| {
+        let plan = fake.reconcile_at(second);
+        assert!(
+            plan.jobs_to_create.is_empty() && !plan.removes_finalizer,
+            "{plan:?}"
+        );
+        plan.progress.message
+    };
+    assert_eq!(
+        message(&mut fake, 6),
+        "The object is deleted as soon as no Job runs and its backups are deleted."
+    );
+    // Three minutes after its grace period, and another one for its kubelet.
+    let end = at(50 + 3 * 60 + 60);
+    for second in [110, 289] {
+        assert_eq!(
+            message(&mut fake, second),
+            format!(
+                "Job nightly-1790000000 was deleted, but its pod has not ended: its node may be gone. The stored backups \
+                 are deleted once the pod is gone, or at {end}, after the pod's own deadline."
+            )
+        );
+    }
+    assert_eq!(fake.reconcile_at(290).jobs_to_create[0].task, Task::Erase);
+    fake.finish_job(&pruned());
+    assert!(
+        fake.reconcile_at(291).removes_finalizer,
+        "the lost pod is still there"
+    );
+    assert_eq!(fake.observed.pods[0].termination, None);
+}
+
+#[test]
+fn an_erase_run_waits_for_a_lost_pod_without_a_deadline_until_it_is_gone() {
+    let mut fake = deleted_with_its_backup();
+    fake.observed.pods[0].deadline = None;
+    let plan = fake.reconcile_at(86_400);
+    assert!(plan.jobs_to_create.is_empty(), "{plan:?}");
+    assert!(
+        plan.progress
+            .message
+            .ends_with("The stored backups are deleted once the pod is gone."),
+        "{}",
+        plan.progress.message
+    );
+    fake.observed.pods.clear();
+    assert_eq!(fake.reconcile_at(86_401).jobs_to_create[0].task, Task::Erase);
 }
 
 #[test]
