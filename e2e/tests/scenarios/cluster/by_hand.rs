@@ -64,18 +64,7 @@ pub async fn removed_by_hand(stage: Arc<Stage>) -> Result<()> {
         let tenant = Tenant::serving(stage.clone(), version, 3).await?;
         let load = tenant.load().await?;
         for pod in ["c-2", "c-0"] {
-            let before = tenant.id_of(pod).await?;
-            let number: u64 = before.parse()?;
-            tenant.note(&format!("removes {pod} by hand"));
-            let id = format!("{number:x}");
-            // etcd refuses until its members have known one another for some seconds, and whoever was asked may be the one that
-            // ends of it, and tell nobody.
-            until("etcd takes it out", SOON, || async {
-                let told = tenant.etcdctl(&["member", "remove", &id]).await;
-                let is_out = |members: Vec<Value>| members.iter().all(|member| member["ID"] != number);
-                Ok((told.is_ok() || tenant.members().await.is_ok_and(is_out)).then_some(()))
-            })
-            .await?;
+            let before = remove_member(&tenant, pod).await?;
             tenant.becomes_another(pod, &before).await?;
             tenant.converged(3).await?;
         }
@@ -84,6 +73,23 @@ pub async fn removed_by_hand(stage: Arc<Stage>) -> Result<()> {
         tenant.kubectl(&["delete", "pvc", "--all", "--wait=true"]).await?;
     }
     Ok(())
+}
+
+/// Removes the member of this name from etcd by hand, and returns the ID that it had.
+pub async fn remove_member(tenant: &Tenant, name: &str) -> Result<String> {
+    let before = tenant.id_of(name).await?;
+    let number: u64 = before.parse()?;
+    tenant.note(&format!("removes {name} by hand"));
+    let id = format!("{number:x}");
+    // etcd refuses until its members have known one another for some seconds, and whoever was asked may be the one that
+    // ends of it, and tell nobody.
+    until("etcd takes it out", SOON, || async {
+        let told = tenant.etcdctl(&["member", "remove", &id]).await;
+        let is_out = |members: Vec<Value>| members.iter().all(|member| member["ID"] != number);
+        Ok((told.is_ok() || tenant.members().await.is_ok_and(is_out)).then_some(()))
+    })
+    .await?;
+    Ok(before)
 }
 
 /// A user enables authentication in etcd: the operator says that it cannot look after the cluster, and deletes nothing. It

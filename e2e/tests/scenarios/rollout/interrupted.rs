@@ -13,8 +13,8 @@ use kube::api::EvictParams;
 use serde_json::json;
 
 use super::{
-    await_rolled_out, grew_to_five, is_rolled_out, kept, pods_with_flag, restarting, survived_without_gap,
-    with_flag,
+    await_rolled_out, current, grew_to_five, is_rolled_out, kept, other_pods, pods_with_flag, restarting,
+    survived_without_gap, with_flag,
 };
 use crate::backup::hurt::{filled, into_bucket};
 use crate::backup::vault::{Backup, Bucket};
@@ -53,12 +53,12 @@ pub async fn by_eviction(stage: Arc<Stage>) -> Result<()> {
     let load = tenant.load().await?;
     load.flows().await?;
     tenant.apply(&with_flag(tenant.spec(3), 256)).await?;
-    let current = restarting(&tenant).await?;
+    let restarted = restarting(&tenant).await?;
     let evicted = (0..3)
         .map(|ordinal| tenant.pod(ordinal))
-        .find(|pod| *pod != current);
+        .find(|pod| *pod != restarted);
     let evicted = evicted.unwrap_or_default();
-    tenant.note(&format!("evicts {evicted} while {current} is restarted"));
+    tenant.note(&format!("evicts {evicted} while {restarted} is restarted"));
     let api = stage.pods().await?;
     until("the eviction is granted", SOON, || async {
         match api.evict(&evicted, &EvictParams::default()).await {
@@ -89,13 +89,7 @@ pub async fn by_cut_node(stage: Arc<Stage>) -> Result<()> {
     let load = tenant.load().await?;
     load.flows().await?;
     tenant.apply(&with_flag(tenant.spec(3), 256)).await?;
-    let is_restarting = |status: &EtcdClusterStatus| {
-        let current = status
-            .rollout
-            .as_ref()
-            .and_then(|rollout| rollout.current.as_ref());
-        current.is_some_and(|current| current.name == pod)
-    };
+    let is_restarting = |status: &EtcdClusterStatus| current(status) == Some(&pod);
     tenant.says(&format!("{pod} is restarted"), is_restarting).await?;
     let cluster = tenant.stage().cluster();
     let cut = cluster.cut_node(node).await?;
@@ -120,17 +114,6 @@ pub async fn by_cut_node(stage: Arc<Stage>) -> Result<()> {
     survived_without_gap(&tenant, load).await
 }
 
-/// The UIDs of the other pods of three.
-async fn other_pods(tenant: &Tenant, pod: &str) -> Result<Vec<String>> {
-    let mut uids = Vec::new();
-    for other in (0..3).map(|ordinal| tenant.pod(ordinal)) {
-        if other != pod {
-            uids.push(tenant.field(&format!("pod/{other}"), ".metadata.uid").await?);
-        }
-    }
-    Ok(uids)
-}
-
 /// Two more members are requested while one is restarted: all five have the flag in the end.
 pub async fn by_scaling(stage: Arc<Stage>) -> Result<()> {
     let tenant = Tenant::serving(stage, EtcdVersion::V3_6_16, 3).await?;
@@ -138,8 +121,8 @@ pub async fn by_scaling(stage: Arc<Stage>) -> Result<()> {
     let load = tenant.load().await?;
     load.flows().await?;
     tenant.apply(&with_flag(tenant.spec(3), 256)).await?;
-    let current = restarting(&tenant).await?;
-    tenant.note(&format!("{current} is being restarted"));
+    let restarted = restarting(&tenant).await?;
+    tenant.note(&format!("{restarted} is being restarted"));
     tenant.scale(5).await?;
     grew_to_five(&tenant, &members).await?;
     survived_without_gap(&tenant, load).await

@@ -12,7 +12,7 @@ mod restart;
 mod restored;
 mod strategy;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use anyhow::{Context, Result, ensure};
@@ -178,19 +178,32 @@ pub fn has_blocker(status: &EtcdClusterStatus, reason: &str) -> bool {
     blockers.any(|blocker| blocker.reason == reason)
 }
 
+/// The name of the member that is being restarted.
+fn current(status: &EtcdClusterStatus) -> Option<&str> {
+    let current = status.rollout.as_ref()?.current.as_ref()?;
+    Some(&current.name)
+}
+
 /// Waits until a member is being restarted, and returns its name.
 async fn restarting(tenant: &Tenant) -> Result<String> {
-    let current = |status: &EtcdClusterStatus| {
-        let current = status
-            .rollout
-            .as_ref()
-            .and_then(|rollout| rollout.current.as_ref());
-        current.map(|current| current.name.clone())
-    };
     let status = tenant
         .says("a member is restarted", |status| current(status).is_some())
         .await?;
-    current(&status).context("no member is restarted")
+    let name = current(&status).context("no member is restarted")?;
+    Ok(name.to_owned())
+}
+
+/// The UIDs of the other pods of three, by name.
+async fn other_pods(tenant: &Tenant, pod: &str) -> Result<BTreeMap<String, String>> {
+    let pods = tenant.stage().pods().await?;
+    let mut uids = BTreeMap::new();
+    for other in (0..3).map(|ordinal| tenant.pod(ordinal)) {
+        if other != pod {
+            let uid = pods.get(&other).await?.metadata.uid;
+            uids.insert(other, uid.unwrap_or_default());
+        }
+    }
+    Ok(uids)
 }
 
 /// Ends the clients, whose writes must all be there, and fails if they could not write for too long.
