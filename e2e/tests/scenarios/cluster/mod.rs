@@ -1,6 +1,6 @@
 //! EtcdClusters on a real Kubernetes: they come into being, grow, shrink, heal, sleep and go, and never lose a write.
 
-mod by_hand;
+pub mod by_hand;
 pub mod control;
 pub mod heal;
 mod helm;

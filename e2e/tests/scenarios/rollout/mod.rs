@@ -8,6 +8,7 @@ mod interrupted;
 mod many;
 mod quota;
 mod refused;
+mod removed;
 mod restart;
 mod restored;
 mod strategy;
@@ -46,7 +47,7 @@ const GATE: [Scenario; 1] = [shared!(
 )];
 
 /// The rest, for their time.
-const FULL: [Scenario; 30] = [
+const FULL: [Scenario; 32] = [
     shared!(
         "an_image_whose_etcd_does_not_start_stops_at_one_member_and_is_corrected",
         broken::image
@@ -88,6 +89,14 @@ const FULL: [Scenario; 30] = [
     shared!("on_delete_waits_for_the_user", strategy::on_delete),
     shared!("a_paused_rollout_changes_nothing", strategy::paused),
     shared!("a_user_evicts_a_pod_during_a_rollout", interrupted::by_eviction),
+    shared!(
+        "a_user_removes_the_member_that_restarts",
+        removed::while_it_restarts
+    ),
+    shared!(
+        "a_user_pauses_a_rollout_and_removes_a_member",
+        removed::while_paused
+    ),
     alone!(
         "the_operator_is_killed_during_a_rollout",
         interrupted::by_killed_operator
