@@ -35,12 +35,8 @@ pub fn verify(observed: &ObservedRestore) -> Plan {
         // After the cluster dropped the progress, only this message contains the reason.
         let message = state
             .message
-            .as_deref()
-            .filter(|message| message.starts_with(ROLLED_BACK));
-        let message = message.map_or_else(
-            || format!("{ROLLED_BACK}, and the cluster is as it was before. {RETRY_HINT}"),
-            str::to_owned,
-        );
+            .clone()
+            .unwrap_or_else(|| format!("{ROLLED_BACK}, and the cluster is as it was before. {RETRY_HINT}"));
         return Plan::new(state.clone(), Phase::RolledBack, Reason::RolledBack, message);
     }
     let is_failed = has_failed(observed);

@@ -453,6 +453,10 @@ fn a_rolled_back_restore_is_retried_only_after_an_edit() {
         (Phase::RolledBack, &next.message),
         "the reason is kept after the cluster dropped it"
     );
+    // An earlier operator worded it otherwise.
+    let earlier = "Rolled back: c-0: NoRoom".to_owned();
+    observed.state.message = Some(earlier.clone());
+    assert_eq!(reconcile(&mut observed).message, earlier);
     observed.is_edited = true;
     assert_eq!(reconcile(&mut observed).job.expect("a Job").name, "back-v2");
 }
