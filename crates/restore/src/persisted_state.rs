@@ -18,14 +18,11 @@ pub struct PersistedState {
     pub phase: String,
     /// The message in the status.
     pub message: Option<String>,
-    /// Whether the restore failed and is retried only after an edit of its spec. The cause of the failure may disappear,
-    /// and the Job may still exist.
-    pub awaits_edit: bool,
+    /// The reason of the condition Progressing, if later plans depend on it.
+    pub reason: Option<Reason>,
     /// The message of the condition `Finished` if it reports a failure. The restore then starts again only after an edit
     /// of its spec.
     pub failure: Option<String>,
-    /// The result of the comparison, if it was reported as final.
-    pub unusable_data: Option<Reason>,
     /// Whether the restore succeeded. It is then never carried out again.
     pub succeeded: bool,
     /// Whether the restore passed its commit point, so that the previous data cannot come back.
@@ -68,6 +65,12 @@ impl PersistedState {
         })
     }
 
+    /// The result of the comparison, if it was reported as final.
+    pub fn unusable_data(&self) -> Option<Reason> {
+        self.reason
+            .filter(|reason| Reason::UNUSABLE_DATA.contains(reason))
+    }
+
     /// Reads the state from a status.
     pub fn read(status: Option<&EtcdRestoreStatus>) -> Self {
         let Some(status) = status else {
@@ -76,13 +79,11 @@ impl PersistedState {
         let conditions = status.conditions.as_deref().unwrap_or_default();
         let find = |type_| condition::find(conditions, type_);
         let has_failed = FinishedReason::read(conditions) == Some(FinishedReason::Failed);
-        let progress = find(ConditionType::Progressing).and_then(|found| found.reason.as_deref());
-        let is_reason = |reason: &Reason| progress == Some(reason.as_str());
+        let reason = find(ConditionType::Progressing).and_then(|found| found.reason.as_deref());
         Self {
             phase: status.phase.clone().unwrap_or_default(),
             message: status.reason.clone(),
-            awaits_edit: is_reason(&Reason::FailedBefore),
-            unusable_data: Reason::UNUSABLE_DATA.into_iter().find(is_reason),
+            reason: reason.and_then(Reason::read),
             failure: find(ConditionType::Finished)
                 .filter(|_| has_failed)
                 .map(|found| found.message.clone().unwrap_or_default()),

@@ -40,7 +40,7 @@ pub fn plan(observed: &ObservedRestore) -> Plan {
         );
         plan.observes_generation = plan.ignores_edits();
     }
-    let mut plan = keep_rejection(observed, report_job_problem(observed, plan));
+    let mut plan = keep_failed_create(observed, report_job_blocker(observed, plan));
     let needed_job = plan.job.as_ref().map(|job| job.name.as_str());
     let unneeded_jobs = observed.jobs.iter().filter(|job| {
         !job.is_deleting && Some(job.name.as_str()) != needed_job && !plan.keep_jobs.contains(&job.name)
@@ -65,49 +65,54 @@ pub fn job_blocker<'a>(observed: &'a ObservedRestore, task: &JobTask) -> Option<
     why.map(String::as_str)
 }
 
-/// Adds to the message why the Job of the plan does not exist. After a failed creation, keeps the stored message until the
-/// retry has a result.
-fn report_job_problem(observed: &ObservedRestore, mut plan: Plan) -> Plan {
-    let Some(job) = plan.job.as_ref().filter(|job| observed.job(&job.name).is_none()) else {
-        return plan;
-    };
-    if let Some(why) = job_blocker(observed, &job.task) {
-        let message = format!("{} The Job {} cannot be created: {why}", plan.message, job.name);
+/// The Job of the plan, if it does not exist yet.
+fn missing_job<'a>(observed: &ObservedRestore, plan: &'a Plan) -> Option<&'a DesiredJob> {
+    plan.job.as_ref().filter(|job| observed.job(&job.name).is_none())
+}
+
+/// Adds to the message why the Job of the plan cannot be created.
+fn report_job_blocker(observed: &ObservedRestore, mut plan: Plan) -> Plan {
+    let blocked = missing_job(observed, &plan)
+        .and_then(|job| Some((job.name.clone(), job_blocker(observed, &job.task)?)));
+    if let Some((job, why)) = blocked {
+        let _ = write!(plan.message, " The Job {job} cannot be created: {why}");
         let is_misconfigured = observed.operator_image.is_err();
         plan.needs_user |= is_misconfigured && plan.waits_for_job();
-        return Plan { message, ..plan };
     }
-    let Some(message) = observed.state.message.clone() else {
-        return plan;
-    };
-    if message == job_name_conflict(&job.name) {
-        plan.with_obstacle(Reason::NameTaken, message)
-    } else if message.starts_with(&job_rejected(&job.name)) {
-        let reason = plan.reason;
-        plan.with_obstacle(reason, message)
+    plan
+}
+
+/// Keeps the stored message about a Job or a cluster that could not be created until the next attempt to create it has a
+/// result. The phase and the attempt in the status say which Job it was.
+fn keep_failed_create(observed: &ObservedRestore, plan: Plan) -> Plan {
+    let state = &observed.state;
+    let creates_job =
+        missing_job(observed, &plan).is_some_and(|job| job_blocker(observed, &job.task).is_none());
+    let reasons: &[Reason] = if creates_job {
+        &[Reason::NameTaken, Reason::FailedCreate]
+    } else if plan.create_cluster && !observed.is_edited {
+        &[Reason::FailedCreate]
     } else {
-        plan
+        &[]
+    };
+    let is_same_object = state.phase == plan.phase.as_str() && state.attempt == plan.state.attempt;
+    let stored = state
+        .reason
+        .filter(|reason| is_same_object && reasons.contains(reason));
+    match (stored, state.message.clone()) {
+        (Some(reason), Some(message)) => plan.with_obstacle(reason, message),
+        _ => plan,
     }
 }
 
-/// Keeps the stored message about a cluster that the API server rejected until the next attempt to create it has a result.
-fn keep_rejection(observed: &ObservedRestore, plan: Plan) -> Plan {
-    let is_same_attempt = plan.create_cluster && !observed.is_edited;
-    let stored = observed.state.message.clone().filter(|_| is_same_attempt);
-    match stored.filter(|message| message.starts_with(&cluster_rejected(&observed.desired.cluster))) {
-        Some(message) => plan.with_obstacle(Reason::CreatingCluster, message),
-        None => plan,
-    }
+/// The message about a Job that the API server rejected.
+pub fn job_rejected(job: &str, why: &str) -> String {
+    format!("The API server rejected the Job {job}: {why}")
 }
 
-/// The beginning of the message about a Job that the API server rejected.
-pub fn job_rejected(job: &str) -> String {
-    format!("The API server rejected the Job {job}: ")
-}
-
-/// The beginning of the message about a cluster that the API server rejected.
-pub fn cluster_rejected(cluster: &str) -> String {
-    format!("The API server rejected the EtcdCluster {cluster} of spec.clusterTemplate: ")
+/// The message about a cluster that the API server rejected.
+pub fn cluster_rejected(cluster: &str, why: &str) -> String {
+    format!("The API server rejected the EtcdCluster {cluster} of spec.clusterTemplate: {why}")
 }
 
 /// Whether the plan would request the same restore from the current state of the cluster, which may have changed.

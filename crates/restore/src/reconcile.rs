@@ -304,7 +304,6 @@ impl Reconciler {
             Ok(Introduced::There(job)) if !is_owned(&job, &observed.uid) => {
                 let conflict = if observe_foreign_job(&job, &observed.name, &observed.uid).is_left_over {
                     Plan {
-                        reason: Reason::NameTaken,
                         message: job_of_earlier_restore(&desired_job.name),
                         ..plan.clone()
                     }
@@ -321,9 +320,9 @@ impl Reconciler {
                 let Some(rejection) = api_rejection(&error) else {
                     return Err(error);
                 };
-                let message = job_rejected(&desired_job.name) + &bounded(&rejection.message, 400);
-                let refused = plan.clone().with_obstacle(plan.reason, message);
-                let after = status::status(restore, &refused, references, observed.now);
+                let message = job_rejected(&desired_job.name, &bounded(&rejection.message, 400));
+                let rejected = plan.clone().with_obstacle(Reason::FailedCreate, message);
+                let after = status::status(restore, &rejected, references, observed.now);
                 self.write_status(restore, after).await?;
                 Ok(Wake::After(REJECTED_REQUEUE))
             }

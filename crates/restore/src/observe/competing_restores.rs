@@ -107,6 +107,7 @@ fn waits_for_user(status: &EtcdRestoreStatus) -> bool {
         Reason::AnotherRestore,
         Reason::NotBegun,
         Reason::CreatingCluster,
+        Reason::FailedCreate,
         Reason::ClusterNotFormed,
     ]
     .map(Reason::as_str);

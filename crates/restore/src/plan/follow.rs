@@ -273,7 +273,7 @@ fn compare_served_data(
     let plan = Plan::new(state.clone(), Phase::Serving, Reason::Comparing, message);
     // What was reported as final stays so, whatever becomes of the cluster's status, the request and the Job.
     let reported = state
-        .unusable_data
+        .unusable_data()
         .map(|result| plan.clone().with_reason(result, unusable_data(result, "")));
     let Some(cluster_id) = &progress.cluster_id else {
         return reported.unwrap_or(plan);
@@ -331,7 +331,7 @@ fn compare_served_data(
         }) => {
             let due = at.checked_add(retry_delay(attempt)).unwrap_or(at);
             // These two results are final: a retry would give the same result.
-            let (plan_reason, message, is_final) = match (reason.as_str(), state.unusable_data) {
+            let (plan_reason, message, is_final) = match (reason.as_str(), state.unusable_data()) {
                 ("DataDiffer", _) => {
                     let message = unusable_data(Reason::DataDiffer, &format!(": {message}"));
                     (Reason::DataDiffer, message, true)

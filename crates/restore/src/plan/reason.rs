@@ -23,6 +23,8 @@ pub enum Reason {
     NoBackup,
     /// A foreign Job has a name that the restore needs.
     NameTaken,
+    /// The API server rejects the Job or the cluster that the restore creates.
+    FailedCreate,
     /// A Job verifies the backup.
     Verifying,
     /// The backup is verified, and the restore is requested from the cluster.
@@ -77,6 +79,20 @@ impl Reason {
     /// The final results of a comparison: the client Service stays closed, and no retry gives another result.
     pub const UNUSABLE_DATA: [Self; 2] = [Self::DataDiffer, Self::NotComparable];
 
+    /// The reasons that later plans depend on. They are read back from the status.
+    const PERSISTED: [Self; 5] = [
+        Self::NameTaken,
+        Self::FailedCreate,
+        Self::FailedBefore,
+        Self::DataDiffer,
+        Self::NotComparable,
+    ];
+
+    /// Reads back the reason in a condition; `None` for one that no later plan depends on.
+    pub fn read(text: &str) -> Option<Self> {
+        Self::PERSISTED.into_iter().find(|reason| reason.as_str() == text)
+    }
+
     /// Whether only a person can remove what the reason names, so that no waiting helps.
     pub fn needs_user(self) -> bool {
         let needs_user = [
@@ -102,6 +118,7 @@ impl Reason {
             Self::NoOperatorImage => "NoOperatorImage",
             Self::NoBackup => "NoBackup",
             Self::NameTaken => "NameTaken",
+            Self::FailedCreate => "FailedCreate",
             Self::Verifying => "Verifying",
             Self::Verified => "Verified",
             Self::VerificationFailed => "VerificationFailed",

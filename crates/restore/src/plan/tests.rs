@@ -118,14 +118,19 @@ type Mutation = fn(&mut ObservedRestore);
 /// Plans, and persists the plan: the next call knows only what the status contains.
 fn reconcile(observed: &mut ObservedRestore) -> Plan {
     let next = plan(observed);
+    persist(observed, &next);
+    next
+}
+
+/// Persists a plan in the status.
+fn persist(observed: &mut ObservedRestore, plan: &Plan) {
     let stored = status(
         &EtcdRestore::default(),
-        &next,
+        plan,
         &References::default(),
         observed.now,
     );
     observed.state = PersistedState::read(Some(&stored));
-    next
 }
 
 fn requested(plan: &Plan) -> RestoreIntent {

@@ -40,7 +40,8 @@ pub fn verify(observed: &ObservedRestore) -> Plan {
         return Plan::new(state.clone(), Phase::RolledBack, Reason::RolledBack, message);
     }
     let is_failed = has_failed(observed);
-    if is_failed && state.awaits_edit {
+    // The cause of the failure may disappear, and the Job may still exist.
+    if is_failed && state.reason == Some(Reason::FailedBefore) {
         return stay_failed(observed);
     }
     // Users act on a reported end: they may have created another restore, and clients may write.

@@ -15,7 +15,7 @@ use tracing::info;
 use super::{CHANGED_REQUEUE, REJECTED_REQUEUE, Reconciler, api_rejection};
 use crate::build;
 use crate::observed_state::ObservedRestore;
-use crate::plan::{Plan, cluster_rejected};
+use crate::plan::{Plan, Reason, cluster_rejected};
 use crate::status;
 
 impl Reconciler {
@@ -55,9 +55,9 @@ impl Reconciler {
                     return Err(error);
                 };
                 let why = bounded(&rejection.message, 400);
-                let message = cluster_rejected(&observed.desired.cluster) + &why;
-                let refused = plan.clone().with_obstacle(plan.reason, message);
-                let after = status::status(restore, &refused, references, observed.now);
+                let message = cluster_rejected(&observed.desired.cluster, &why);
+                let rejected = plan.clone().with_obstacle(Reason::FailedCreate, message);
+                let after = status::status(restore, &rejected, references, observed.now);
                 self.write_status(restore, after).await?;
                 Ok(Wake::After(Duration::max(REJECTED_REQUEUE, plan.requeue_after)))
             }

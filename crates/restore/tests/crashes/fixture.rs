@@ -125,10 +125,19 @@ impl Fixture {
 
     /// The status of a condition of a restore; empty if it has none of this type.
     pub(crate) fn condition(&self, name: &str, type_: &str) -> String {
+        self.condition_field(name, type_, "status")
+    }
+
+    /// The reason of a condition of a restore; empty if it has none of this type.
+    pub(crate) fn reason(&self, name: &str, type_: &str) -> String {
+        self.condition_field(name, type_, "reason")
+    }
+
+    fn condition_field(&self, name: &str, type_: &str, field: &str) -> String {
         let status = self.status(name);
         let mut conditions = status["conditions"].as_array().into_iter().flatten();
         let found = conditions.find(|condition| condition["type"] == type_);
-        let value = found.and_then(|condition| condition["status"].as_str());
+        let value = found.and_then(|condition| condition[field].as_str());
         value.unwrap_or_default().to_owned()
     }
 

@@ -274,6 +274,8 @@ fn a_rejected_job_or_cluster_stalls_the_restore_until_it_is_accepted() {
             let writes = fixture.fake.writes_since(mark);
             let status_writes = writes.iter().filter(|call| call.subresource == "status");
             assert_eq!(status_writes.count(), 0, "{resource}: {writes:?}");
+            let progressing = fixture.reason("back", "Progressing");
+            assert_eq!(progressing, "FailedCreate", "{resource}");
             let conditions = ["Ready", "Reconciling", "Stalled", "Finished"];
             assert_eq!(
                 conditions.map(|type_| fixture.condition("back", type_)),

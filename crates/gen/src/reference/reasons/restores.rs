@@ -13,7 +13,13 @@ pub(super) const RESTORES: &[ReasonDoc] = &[
         "Progressing",
         "CreatingCluster",
         "False: the EtcdCluster does not exist and is being created from `spec.clusterTemplate`.",
-        "If this persists, the message says what the API server rejects.",
+        "",
+    ),
+    reason(
+        "Progressing",
+        "FailedCreate",
+        "False: the API server rejects the EtcdCluster of `spec.clusterTemplate`. True: it rejects a Job of the restore. The creation is retried every 30 seconds.",
+        "Correct what the message names, for example a ResourceQuota, an admission webhook or a field of `spec.clusterTemplate`.",
     ),
     reason(
         "Progressing",

@@ -206,29 +206,47 @@ fn a_restore_without_a_request_to_compare_with_is_stalled() {
     assert_eq!(told(&plan(&observed)), reconciling());
 }
 
+/// What the plan waits for, and whether that stalls it.
+fn reported(plan: &Plan) -> (Reason, &str, (String, FinishedReason)) {
+    (plan.reason, &plan.message, told(plan))
+}
+
+/// Plans, and persists that the API server did not create what the plan asks for.
+fn fail_create(observed: &mut ObservedRestore, reason: Reason, message: &str) {
+    let failed = plan(observed).with_obstacle(reason, message);
+    persist(observed, &failed);
+}
+
+/// The two ways in which a Job is not created.
+fn failed_creates(job: &str) -> [(Reason, String); 2] {
+    [
+        (Reason::FailedCreate, job_rejected(job, "exceeded quota")),
+        (Reason::NameTaken, job_name_conflict(job)),
+    ]
+}
+
 #[test]
-fn a_restore_that_cannot_create_its_job_is_stalled() {
-    let name = "back-v1";
-    for message in [
-        job_rejected(name) + "exceeded quota",
-        job_name_conflict(name),
-        job_rejected("back-v7"),
-    ] {
+fn a_restore_that_cannot_create_its_job_is_stalled_until_the_retry_has_a_result() {
+    for (reason, message) in failed_creates("back-v1") {
         let mut observed = observed_restore();
         reconcile(&mut observed);
-        observed.state.message = Some(message.clone());
-        let wanted = if message.contains(name) {
-            stalled()
-        } else {
-            reconciling()
-        };
-        assert_eq!(told(&plan(&observed)), wanted, "{message}");
-        // Members that download need no Job.
-        cluster(&mut observed).progress = Some(RestoreProgress {
-            object_sha256: Some(verified().object.sha256),
-            ..progress("Preparing")
-        });
-        assert_eq!(told(&plan(&observed)), reconciling(), "{message}");
+        fail_create(&mut observed, reason, &message);
+        for _ in 0..2 {
+            let kept = reconcile(&mut observed);
+            assert_eq!(reported(&kept), (reason, message.as_str(), stalled()));
+        }
+        // The retry created the Job.
+        let mut created = observed.clone();
+        let mut job = ended_job("back-v1", JobOutcome::Unchanged);
+        job.end = None;
+        created.jobs = vec![job];
+        let next = reconcile(&mut created);
+        assert_eq!((next.reason, told(&next)), (Reason::Verifying, reconciling()));
+        // An edit asks for another Job.
+        observed.is_edited = true;
+        let next = plan(&observed);
+        assert_eq!((next.reason, told(&next)), (Reason::Verifying, reconciling()));
+        assert_eq!(next.job.expect("a Job").name, "back-v2");
     }
     let mut observed = serving();
     observed.operator_image = Err("set --operator-image".to_owned());
@@ -237,18 +255,67 @@ fn a_restore_that_cannot_create_its_job_is_stalled() {
 }
 
 #[test]
-fn a_restore_whose_cluster_the_api_server_rejects_is_stalled_until_an_edit() {
+fn members_that_download_continue_without_the_job() {
+    for (reason, message) in failed_creates("back-v1") {
+        let mut observed = observed_restore();
+        reconcile(&mut observed);
+        cluster(&mut observed).progress = Some(RestoreProgress {
+            object_sha256: Some(verified().object.sha256),
+            ..progress("Preparing")
+        });
+        fail_create(&mut observed, reason, &message);
+        let kept = plan(&observed);
+        assert_eq!(reported(&kept), (reason, message.as_str(), reconciling()));
+    }
+}
+
+/// Earlier operators stored these messages without a reason of their own.
+#[test]
+fn the_text_of_a_message_decides_nothing() {
+    let mut without_cluster = without_cluster();
+    reconcile(&mut without_cluster);
+    let mut verifying = observed_restore();
+    reconcile(&mut verifying);
+    let rejected_cluster = cluster_rejected("orders", "exceeded quota");
+    for (mut observed, message) in [
+        (without_cluster, rejected_cluster),
+        (verifying.clone(), job_rejected("back-v1", "exceeded quota")),
+        (verifying, job_name_conflict("back-v1")),
+    ] {
+        let before = plan(&observed);
+        observed.state.message = Some(message.clone());
+        let after = plan(&observed);
+        assert_eq!(reported(&after), reported(&before), "{message}");
+        assert_eq!(told(&after), reconciling(), "{message}");
+        assert_eq!(
+            (after.job, after.create_cluster),
+            (before.job, before.create_cluster)
+        );
+    }
+}
+
+/// A restore with a template whose cluster does not exist.
+fn without_cluster() -> ObservedRestore {
     let template: ClusterTemplate = serde_json::from_value(json!({"spec": {"size": 5}})).expect("a template");
     let mut observed = observed_restore();
     observed.desired.template = Some(Box::new(template));
     observed.cluster = Err("There is no EtcdCluster orders.".to_owned());
     observed.is_cluster_missing = true;
+    observed
+}
+
+#[test]
+fn a_restore_whose_cluster_the_api_server_rejects_is_stalled_until_an_edit() {
+    let mut observed = without_cluster();
     assert_eq!(told(&reconcile(&mut observed)), reconciling());
-    let message = cluster_rejected("orders") + "admission webhook denied it";
-    observed.state.message = Some(message.clone());
-    let next = plan(&observed);
-    assert!(next.create_cluster, "it is tried again");
-    assert_eq!((&next.message, told(&next)), (&message, stalled()));
+    let message = cluster_rejected("orders", "admission webhook denied it");
+    fail_create(&mut observed, Reason::FailedCreate, &message);
+    for _ in 0..2 {
+        let next = reconcile(&mut observed);
+        assert!(next.create_cluster, "it is tried again");
+        let wanted = (Reason::FailedCreate, message.as_str(), stalled());
+        assert_eq!(reported(&next), wanted);
+    }
     observed.is_edited = true;
     assert_eq!(told(&plan(&observed)), reconciling());
 }
