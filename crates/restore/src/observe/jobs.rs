@@ -158,6 +158,7 @@ fn waiting_reason(pod: &Pod, state: Option<&ContainerState>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use jiff::SignedDuration;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
     use serde_json::{Value, json};
 
     use super::*;
@@ -217,6 +218,26 @@ mod tests {
         let running = self::job(&json!([]));
         let much_later = at("2026-03-01T12:00:00Z") + SignedDuration::from_hours(9);
         assert_eq!(observe_job(&running, [&lost].into_iter(), much_later).end, None);
+    }
+
+    /// A ResourceQuota or a LimitRange forbids the pod, and only Events of the Job say so.
+    #[test]
+    fn a_job_without_a_pod_is_reported_with_the_way_to_its_reason() {
+        let mut job = job(&json!([]));
+        job.metadata.creation_timestamp = Some(Time(at("2026-03-01T12:00:00Z")));
+        let pod = pod("a", "Running", None);
+        let pending_reason =
+            |pods: &[&Pod], now| observe_job(&job, pods.iter().copied(), at(now)).pending_reason;
+        let in_time = "2026-03-01T12:00:20Z";
+        assert_eq!(pending_reason(&[], in_time), None, "the Job controller has time");
+        let late = "2026-03-01T12:00:21Z";
+        assert_eq!(
+            pending_reason(&[], late).as_deref(),
+            Some(
+                "the Job has no pod; see kubectl events --for job/back-v1 for the reason, for example a ResourceQuota or LimitRange"
+            )
+        );
+        assert_eq!(pending_reason(&[&pod], late), None);
     }
 
     #[test]

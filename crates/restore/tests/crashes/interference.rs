@@ -248,6 +248,24 @@ fn a_foreign_job_of_a_needed_name_is_reported_once_and_awaited() {
     });
 }
 
+/// A ResourceQuota or a LimitRange admits the Job and forbids its pod.
+#[test]
+fn a_job_whose_pod_is_forbidden_is_reported_until_it_runs() {
+    run_paused(|| async {
+        let fixture = Fixture::new();
+        fixture.simulated_cluster.forbid_pods(true);
+        let gate = fixture.start_operator();
+        fixture.put_restore("back");
+        sleep(Duration::from_mins(1)).await;
+        assert!(fixture.message_contains("back", "kubectl events --for job/back-v1"));
+        fixture.simulated_cluster.forbid_pods(false);
+        fixture
+            .until("restored", |fixture| fixture.status("back")["succeeded"] == true)
+            .await;
+        gate.kill();
+    });
+}
+
 #[test]
 fn a_rejected_job_or_cluster_stalls_the_restore_until_it_is_accepted() {
     for (resource, rejected) in [

@@ -21,6 +21,7 @@ const PHASE_DURATION: Duration = Duration::from_secs(3);
 const PHASES: [&str; 4] = ["Stopping", "Preparing", "Committed", "Serving"];
 
 /// What the simulation observed, and how it behaves.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Observations {
     /// How often each restore was started, by its UID.
@@ -33,6 +34,8 @@ pub(crate) struct Observations {
     pub(crate) is_unavailable: bool,
     /// Whether no member can be prepared.
     pub(crate) is_preparation_blocked: bool,
+    /// Whether a quota forbids the pods of Jobs.
+    pub(crate) are_pods_forbidden: bool,
     /// Whether the client Service was opened without a comparison.
     pub(crate) opened_without_comparison: bool,
 }
@@ -57,6 +60,11 @@ impl SimulatedCluster {
         self.0.lock().unwrap().is_unavailable = is_unavailable;
     }
 
+    /// Forbids the pods of Jobs, or allows them again.
+    pub(crate) fn forbid_pods(&self, are_forbidden: bool) {
+        self.0.lock().unwrap().are_pods_forbidden = are_forbidden;
+    }
+
     /// Prevents members from being prepared from now on.
     pub(crate) fn block_preparation(&self) {
         self.0.lock().unwrap().is_preparation_blocked = true;
@@ -69,7 +77,7 @@ impl SimulatedCluster {
         loop {
             tokio::time::sleep(Duration::from_millis(500)).await;
             for job in fake.list_objects("batch/v1", "Job", "shop") {
-                if !job["status"]["conditions"].is_null() {
+                if !job["status"]["conditions"].is_null() || self.observations().are_pods_forbidden {
                     continue;
                 }
                 let start = started.entry(text(&job["metadata"]["uid"])).or_insert_with(|| {

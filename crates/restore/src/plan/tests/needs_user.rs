@@ -294,6 +294,33 @@ fn the_text_of_a_message_decides_nothing() {
     }
 }
 
+/// A quota or a LimitRange forbids the pod, or no node takes it.
+#[test]
+fn a_job_whose_pod_does_not_start_is_reported() {
+    let mut verifying = observed_restore();
+    reconcile(&mut verifying);
+    for (mut observed, name) in [
+        (verifying, "back-v1"),
+        (with_safety_backup(), "back-s1"),
+        (serving(), "back-c1"),
+    ] {
+        let wanted = plan(&observed);
+        assert_eq!(wanted.job.as_ref().map(|job| job.name.as_str()), Some(name));
+        let mut job = ended_job(name, JobOutcome::Unchanged);
+        (job.end, job.result) = (None, None);
+        observed.jobs.push(job);
+        assert_eq!(plan(&observed).message, wanted.message, "{name}");
+        let job = observed.jobs.last_mut().expect("a Job");
+        job.pending_reason = Some("the Job has no pod".to_owned());
+        let next = plan(&observed);
+        assert_eq!(
+            next.message,
+            format!("The pod of the Job {name} does not start: the Job has no pod")
+        );
+        assert_eq!(next.job, wanted.job, "it is awaited");
+    }
+}
+
 /// A restore with a template whose cluster does not exist.
 fn without_cluster() -> ObservedRestore {
     let template: ClusterTemplate = serde_json::from_value(json!({"spec": {"size": 5}})).expect("a template");
