@@ -183,8 +183,8 @@ fn condition_types_in(expression: &str) -> Vec<&str> {
         .collect()
 }
 
-/// An alert on a condition type that does not exist would never fire. The critical conditions must have
-/// alerts.
+/// An alert on a condition type that does not exist would never fire. The critical conditions, and
+/// Stalled of a restore, must have alerts.
 #[test]
 fn alerts_use_existing_conditions_and_cover_the_critical_ones() {
     let alerts = alerts();
@@ -194,7 +194,7 @@ fn alerts_use_existing_conditions_and_cover_the_critical_ones() {
     let all = used.iter().copied().chain(condition_types_in(&monitoring));
     let unknown: Vec<_> = all.filter(|type_| !known.contains(type_)).collect();
     assert!(unknown.is_empty(), "there is no condition {unknown:?}");
-    for type_ in ["Accepted", "Available", "QuorumLost", "DataLost"] {
+    for type_ in ["Accepted", "Available", "QuorumLost", "DataLost", "Stalled"] {
         assert!(used.contains(&type_), "no alert uses {type_}: {used:?}");
     }
     let refused = alerts.lines().filter(|line| line.contains("type=\"Accepted\""));

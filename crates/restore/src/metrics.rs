@@ -1,24 +1,41 @@
-//! The metrics about the phase and the times of each `EtcdRestore`. They are computed at each scrape, so that a value never
-//! outlives its object.
+//! The metrics about the phase, the conditions and the times of each `EtcdRestore`. They are computed at each scrape, so
+//! that a value never outlives its object.
 
 use std::fmt;
 
+use etcd_operator_api::condition::Conditioned;
 use etcd_operator_api::{EtcdRestore, EtcdRestoreStatus};
 use etcd_operator_runtime::metrics::{Figure, Metrics};
 use etcd_operator_runtime::store::Store;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 /// A metric: its name, its help text, and its series for one object.
-type Family = (&'static str, &'static str, fn(&EtcdRestore) -> Option<Figure>);
+type Family = (&'static str, &'static str, fn(&EtcdRestore) -> Vec<Figure>);
 
 /// All metrics about restores. An object without a value has no series.
-pub const FAMILIES: [Family; 3] = [
+pub const FAMILIES: [Family; 4] = [
     (
         "restore_phase",
         "1 for the current phase of an EtcdRestore",
         |restore| {
-            let phase = restore.status.as_ref()?.phase.as_deref()?;
-            Some(figure(restore, 1).with("phase", phase))
+            let phases = restore.status.iter().filter_map(|status| status.phase.as_deref());
+            phases
+                .map(|phase| figure(restore, 1).with("phase", phase))
+                .collect()
+        },
+    ),
+    (
+        "restore_condition",
+        "1 for the current status of each condition of an EtcdRestore",
+        |restore| {
+            let conditions = restore.status.iter().flat_map(Conditioned::conditions);
+            conditions
+                .map(|condition| {
+                    figure(restore, 1)
+                        .with("type", &*condition.type_)
+                        .with("status", &*condition.status)
+                })
+                .collect()
         },
     ),
     (
@@ -57,7 +74,7 @@ impl RestoreMetrics {
             let restores = self.restores.clone();
             metrics.register_computed(name, help, move || {
                 let restores = restores.list();
-                restores.iter().filter_map(|restore| series(restore)).collect()
+                restores.iter().flat_map(|restore| series(restore)).collect()
             });
         }
     }
@@ -67,9 +84,11 @@ fn figure(restore: &EtcdRestore, value: i64) -> Figure {
     Figure::of("restore", restore, value).with("cluster", restore.spec.etcd_cluster.name.as_str())
 }
 
-fn time(restore: &EtcdRestore, time: fn(&EtcdRestoreStatus) -> Option<&Time>) -> Option<Figure> {
-    let Time(time) = time(restore.status.as_ref()?)?;
-    Some(figure(restore, time.as_second()))
+fn time(restore: &EtcdRestore, time: fn(&EtcdRestoreStatus) -> Option<&Time>) -> Vec<Figure> {
+    let times = restore.status.iter().filter_map(time);
+    times
+        .map(|Time(time)| figure(restore, time.as_second()))
+        .collect()
 }
 
 #[cfg(test)]
@@ -87,13 +106,14 @@ mod tests {
             "status": status,
         }))
         .expect("a restore");
-        let all = FAMILIES.iter().filter_map(|(name, _, series)| {
-            let Figure { labels, value } = series(&restore)?;
-            let labels: Vec<_> = labels
-                .iter()
-                .map(|(label, text)| format!("{label}={text}"))
-                .collect();
-            Some(format!("{name} {} {value}", labels.join(" ")))
+        let all = FAMILIES.iter().flat_map(|(name, _, series)| {
+            series(&restore).into_iter().map(move |Figure { labels, value }| {
+                let labels: Vec<_> = labels
+                    .iter()
+                    .map(|(label, text)| format!("{label}={text}"))
+                    .collect();
+                format!("{name} {} {value}", labels.join(" "))
+            })
         });
         all.collect()
     }
@@ -113,10 +133,14 @@ mod tests {
         );
         status["phase"] = json!("Failed");
         status["completedAt"] = json!("1970-01-01T00:02:05Z");
+        status["conditions"] =
+            json!([{"type": "Ready", "status": "False"}, {"type": "Stalled", "status": "True"}]);
         assert_eq!(
             series(&status),
             [
                 format!("restore_phase {labels} phase=Failed 1"),
+                format!("restore_condition {labels} type=Ready status=False 1"),
+                format!("restore_condition {labels} type=Stalled status=True 1"),
                 started,
                 format!("restore_completion_timestamp_seconds {labels} 125"),
             ]
