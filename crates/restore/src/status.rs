@@ -8,6 +8,7 @@ mod tests;
 use etcd_operator_api::{
     EtcdRestore, EtcdRestoreStatus,
     condition::{self, Condition, ConditionType, Finding, FinishedReason, Readiness, Truth},
+    crd,
     reference::References,
     refusal::{self, Refusal, bounded},
     restore::MemberRestoreStatus,
@@ -65,7 +66,10 @@ pub fn status(
         observed_generation: if plan.observes_generation {
             restore.metadata.generation
         } else {
-            before.observed_generation
+            // The cluster carries out an earlier spec, so the present one is an edit, which takes effect after that.
+            before
+                .observed_generation
+                .filter(|generation| *generation != crd::UNOBSERVED)
         },
         conditions: Some(merge_conditions(restore, &findings, now)),
         object: state.object.clone(),

@@ -223,6 +223,20 @@ fn a_succeeded_restore_observes_an_edit_that_is_refused() {
     }
 }
 
+/// A tool removes the status of a restore in progress, and the CRD gives it the generation of an unseen object. The user
+/// corrects an edit that is refused, and need not edit the spec once more after the restore was rolled back.
+#[test]
+fn a_refused_edit_of_a_restore_that_lost_its_status_takes_effect_once_corrected() {
+    let refused_spec = json!({"etcdCluster": {"name": "orders"}});
+    let object = restore(&refused_spec, &json!({"observedGeneration": crd::UNOBSERVED}));
+    let refused = desired(&object).expect_err("no backup is named");
+    let observed = observed_without_cluster(&object, desired_of_refused(&object, &refused));
+    let after = status(&object, &plan(&observed), &References::default(), at(0));
+    assert_eq!(after.observed_generation, None);
+    let corrected = Some(5);
+    assert!(crd::is_edited(after.observed_generation, corrected));
+}
+
 #[test]
 fn an_unchanged_status_is_equal_and_keeps_existing_fields() {
     let previous = json!({"succeeded": true, "object": "etcd/v1", "revision": 12, "committed": true});
