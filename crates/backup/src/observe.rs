@@ -12,7 +12,7 @@ use etcd_operator_api::names::{ANNOTATION_BACKUP_NOW, CLIENT_PORT, LABEL_BACKUP}
 use etcd_operator_api::refusal::bounded;
 use etcd_operator_api::unscheduled::unscheduled;
 use etcd_operator_api::{EtcdBackup, EtcdCluster, EtcdRestore};
-use etcd_operator_runtime::job_end::is_active;
+use etcd_operator_runtime::job_end::{END_ALLOWANCE, is_active};
 use etcd_operator_runtime::key::ObjectKey;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::batch::v1::Job;
@@ -248,7 +248,6 @@ pub fn observe_job(job: &Job) -> ObservedJob {
 /// Reads what the plan needs of a pod; `None` if no Job owns it.
 fn observe_pod(pod: &Pod) -> Option<ObservedPod> {
     let owner = pod.owner_references().iter().find(|owner| owner.kind == "Job")?;
-    let deadline = pod.spec.as_ref().and_then(|spec| spec.active_deadline_seconds);
     let status = pod.status.as_ref();
     let containers = status.and_then(|status| status.container_statuses.as_deref());
     let container = containers
@@ -261,11 +260,22 @@ fn observe_pod(pod: &Pod) -> Option<ObservedPod> {
         job_uid: owner.uid.clone(),
         is_active: is_active(pod),
         deleted_at: pod.metadata.deletion_timestamp.as_ref().map(|time| time.0),
-        deadline: deadline.map(SignedDuration::from_secs),
+        ends_by: ends_by(pod),
         has_started: state.is_some_and(|state| state.running.is_some() || state.terminated.is_some()),
         waiting_reason: waiting_reason(pod, state),
         termination: state.and_then(read_termination),
     })
+}
+
+/// The deadline of a pod, with its grace period and time to report. It counts from the start of the pod, or from its deletion if
+/// its kubelet has not reported a start.
+fn ends_by(pod: &Pod) -> Option<Timestamp> {
+    let spec = pod.spec.as_ref()?;
+    let deadline = SignedDuration::from_secs(spec.active_deadline_seconds?);
+    let started = pod.status.as_ref().and_then(|status| status.start_time.as_ref());
+    let start = started.or(pod.metadata.deletion_timestamp.as_ref())?;
+    let grace = SignedDuration::from_secs(spec.termination_grace_period_seconds.unwrap_or_default());
+    start.0.checked_add(deadline + grace + END_ALLOWANCE).ok()
 }
 
 /// Reads how the main container ended: the result in its termination message, or how it died without one.
@@ -333,8 +343,8 @@ mod tests {
                 "name": "nightly-1-x", "deletionTimestamp": "2026-01-01T00:00:45Z",
                 "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "nightly-1", "uid": "1"}],
             },
-            "spec": {"activeDeadlineSeconds": 720, "containers": []},
-            "status": {"phase": "Running", "containerStatuses": [{
+            "spec": {"activeDeadlineSeconds": 720, "terminationGracePeriodSeconds": 45, "containers": []},
+            "status": {"phase": "Running", "startTime": "2025-12-31T23:59:15Z", "containerStatuses": [{
                 "name": CONTAINER, "image": "i", "imageID": "i", "ready": true, "restartCount": 0,
                 "state": {"running": {}},
             }]},
@@ -346,11 +356,8 @@ mod tests {
             pod.ended_at(),
             Some("2026-01-01T00:00:45Z".parse().expect("a time"))
         );
-        // Its deadline and a minute later.
-        assert_eq!(
-            pod.ends_by(),
-            Some("2026-01-01T00:13:45Z".parse().expect("a time"))
-        );
+        // Twelve minutes after its start, with 45 seconds to stop and a minute to report it.
+        assert_eq!(pod.ends_by, Some("2026-01-01T00:13:00Z".parse().expect("a time")));
         let job = |conditions: &Value| {
             let job: Job = serde_json::from_value(json!({
                 "metadata": {"name": "nightly-1", "uid": "1"}, "status": {"conditions": conditions},

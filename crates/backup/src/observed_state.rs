@@ -6,8 +6,8 @@ use std::fmt;
 
 use etcd_operator_api::contract::JobResult;
 use etcd_operator_api::retention::Keep;
-use etcd_operator_runtime::job_end::{self, END_ALLOWANCE};
-use jiff::{SignedDuration, Timestamp};
+use etcd_operator_runtime::job_end;
+use jiff::Timestamp;
 
 use crate::desired::Desired;
 use crate::persisted_state::PersistedState;
@@ -195,8 +195,8 @@ pub struct ObservedPod {
     pub is_active: bool,
     /// The deletion timestamp: when its grace period ends.
     pub deleted_at: Option<Timestamp>,
-    /// How long after its start its kubelet ends it, also while its node is cut off. Pods of operator 0.1.0 have none.
-    pub deadline: Option<SignedDuration>,
+    /// By when its kubelet has ended it, also while its node is cut off. Pods of operator 0.1.0 have no such deadline.
+    pub ends_by: Option<Timestamp>,
     /// Whether its main container has been started.
     pub has_started: bool,
     /// Why the main container has not been started: reason and message of the kubelet or the scheduler.
@@ -221,13 +221,6 @@ impl ObservedPod {
     /// Whether it should have ended a minute ago or more: its node is probably gone, and it reports nothing any more.
     pub fn is_lost(&self, now: Timestamp) -> bool {
         self.is_active && job_end::is_lost(self.deleted_at, now)
-    }
-
-    /// By when a deleted pod has ended although its node is cut off. Its kubelet counts the deadline from the start of the pod,
-    /// which was before the deletion. `None` without a deadline.
-    pub fn ends_by(&self) -> Option<Timestamp> {
-        let longest = self.deadline?.checked_add(END_ALLOWANCE)?;
-        self.deleted_at?.checked_add(longest).ok()
     }
 }
 

@@ -45,6 +45,7 @@ fn pod_spec(spec: PodSpec) -> PodSpec {
     PodSpec {
         node_name: spec.node_name,
         active_deadline_seconds: spec.active_deadline_seconds,
+        termination_grace_period_seconds: spec.termination_grace_period_seconds,
         containers: etcd.collect(),
         init_containers: (!fetch.is_empty()).then_some(fetch),
         volumes: (!volumes.is_empty()).then_some(volumes),
@@ -65,6 +66,7 @@ fn pod_status(status: PodStatus) -> PodStatus {
     PodStatus {
         phase: status.phase,
         pod_ip: status.pod_ip,
+        start_time: status.start_time,
         conditions: conditions.map(|all| all.into_iter().filter(is_read).collect()),
         container_statuses: status.container_statuses.map(container_statuses),
         init_container_statuses: status.init_container_statuses.map(container_statuses),
@@ -167,7 +169,7 @@ mod tests {
                 "ownerReferences": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "c", "uid": "s"}],
             },
             "spec": {
-                "nodeName": "n1", "activeDeadlineSeconds": 720,
+                "nodeName": "n1", "activeDeadlineSeconds": 720, "terminationGracePeriodSeconds": 45,
                 "initContainers": [{"name": "install", "image": "left-out"}, {"name": "fetch", "image": "left-out"}],
                 "containers": [
                     {
@@ -187,7 +189,7 @@ mod tests {
                 "tolerations": [{"key": "left-out"}],
             },
             "status": {
-                "phase": "Running", "podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}], "hostIP": "left-out",
+                "phase": "Running", "startTime": "2026-01-01T00:00:00Z", "podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}], "hostIP": "left-out",
                 "conditions": [
                     {"type": "Initialized", "status": "True", "reason": "left-out"},
                     {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"},
@@ -211,10 +213,18 @@ mod tests {
         assert_eq!(read_pod(&kept, None), Some(read.clone()));
         assert_eq!(kept.metadata, pod.metadata);
         // The controller of backups reads it of the pods of its Jobs.
-        assert_eq!(
-            kept.spec.as_ref().and_then(|spec| spec.active_deadline_seconds),
-            Some(720)
+        let (spec, status) = (
+            kept.spec.clone().expect("a spec"),
+            kept.status.clone().expect("a status"),
         );
+        assert_eq!(
+            (
+                spec.active_deadline_seconds,
+                spec.termination_grace_period_seconds
+            ),
+            (Some(720), Some(45))
+        );
+        assert!(status.start_time.is_some());
         let text = serde_json::to_string(&kept).expect("JSON");
         assert!(!text.contains("left-out"), "{text}");
         // All of it was there to be read.

@@ -72,6 +72,7 @@ impl Run<'_> {
             owner: &self.order.owner_uid,
             run: &self.order.run,
             now: started,
+            is_last: false,
         };
         let mut destination = Destination::read(&self.store, path).await?;
         if let Some(manifest) = destination.backup_of_run(identity) {

@@ -29,6 +29,8 @@ pub struct RunIdentity<'a> {
     pub run: &'a str,
     /// The current time.
     pub now: Timestamp,
+    /// Whether no other run of the `EtcdBackup` is in progress or follows: its claims are then finished before their deadline.
+    pub is_last: bool,
 }
 
 impl RunIdentity<'_> {
@@ -128,8 +130,8 @@ pub struct SweepSummary {
 
 /// Cleans up after interrupted runs.
 ///
-/// These are runs of the same `EtcdBackup` whose deadline has passed, and earlier tries of this run. Runs of other owners
-/// follow some time after their deadline, as their `EtcdBackup` may no longer exist.
+/// These are runs of the same `EtcdBackup` whose deadline has passed, and earlier tries of this run; all of them in the last
+/// run. Runs of other owners follow some time after their deadline, as their `EtcdBackup` may no longer exist.
 pub async fn sweep(
     store: &Store,
     catalog: &mut Catalog,
@@ -146,7 +148,8 @@ pub async fn sweep(
             continue;
         };
         let is_same_owner = claim.owner_uid == identity.owner;
-        let is_own = is_same_owner && (claim.until <= identity.now || claim.run == identity.run);
+        let has_ended = claim.until <= identity.now || claim.run == identity.run || identity.is_last;
+        let is_own = is_same_owner && has_ended;
         let has_manifest = catalog.get(&object).is_some_and(|entry| entry.manifest.is_some());
         let is_abandoned = !has_manifest && identity.now.duration_since(claim.until) >= ABANDONED_AFTER;
         if !is_own && !is_abandoned {

@@ -23,7 +23,7 @@ pub async fn prune(store: &Store, order: &JobOrder, keep: &Keep) -> Result<JobOu
         let message = format!("the time zone {zone:?} is unknown; nothing was deleted");
         return Err(Failure::bad_order(message));
     };
-    let catalog = sweep_and_list(store, order).await?;
+    let catalog = sweep_and_list(store, order, identity(order)).await?;
     let listed = list::own_backups(store, &catalog, &order.owner_uid).await?;
     let first: BTreeSet<&str> = retention::prune(&listed, &order.owner_uid, &policy, clock::now())
         .into_iter()
@@ -38,9 +38,13 @@ pub async fn prune(store: &Store, order: &JobOrder, keep: &Keep) -> Result<JobOu
     delete_objects(store, order, &expired, all.len()).await
 }
 
-/// Deletes every backup of the order's `EtcdBackup`. One that the store refuses to delete is reported as skipped.
+/// Deletes every backup of the order's `EtcdBackup`, and what its interrupted runs left behind. One that the store refuses to delete is reported as skipped.
 pub async fn erase(store: &Store, order: &JobOrder) -> Result<JobOutcome, Failure> {
-    let catalog = sweep_and_list(store, order).await?;
+    let last = RunIdentity {
+        is_last: true,
+        ..identity(order)
+    };
+    let catalog = sweep_and_list(store, order, last).await?;
     // Including manifests whose object no longer exists.
     let with_manifest = catalog.iter().filter(|(_, entry)| entry.manifest.is_some());
     let all: Vec<&str> = with_manifest.map(|(object, _)| object.as_str()).collect();
@@ -53,13 +57,18 @@ fn identity(order: &JobOrder) -> RunIdentity<'_> {
         owner: &order.owner_uid,
         run: &order.run,
         now: clock::now(),
+        is_last: false,
     }
 }
 
 /// Cleans up after interrupted runs, and returns what remains at the path.
-async fn sweep_and_list(store: &Store, order: &JobOrder) -> Result<Catalog, Failure> {
+async fn sweep_and_list(
+    store: &Store,
+    order: &JobOrder,
+    identity: RunIdentity<'_>,
+) -> Result<Catalog, Failure> {
     let mut catalog = catalog::read(store, NameFilter::Path(&order.store.path)).await?;
-    leftovers::sweep(store, &mut catalog, identity(order)).await?;
+    leftovers::sweep(store, &mut catalog, identity).await?;
     Ok(catalog)
 }
 

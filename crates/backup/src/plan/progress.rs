@@ -253,11 +253,11 @@ fn describe_deleted(observed: &ObservedBackup, plan: &Plan) -> String {
             "The stored backups could not be deleted; the operator retries: {why}. To keep them, set spec.deletionPolicy: Retain."
         );
     }
-    let lost = start::pods_before_erase(observed).find(|pod| pod.is_lost(observed.now));
-    let Some(pod) = lost else {
+    let lost = start::pods_before_erase(observed).filter(|pod| pod.is_lost(observed.now));
+    let Some(pod) = lost.max_by_key(|pod| pod.ends_by.unwrap_or(Timestamp::MAX)) else {
         return "The object is deleted as soon as no Job runs and its backups are deleted.".to_owned();
     };
-    let deadline = pod.ends_by().map_or_else(String::new, |end| {
+    let deadline = pod.ends_by.map_or_else(String::new, |end| {
         format!(", or at {end}, after the pod's own deadline")
     });
     format!(

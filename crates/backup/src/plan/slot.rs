@@ -339,7 +339,7 @@ mod tests {
             job_uid: "1".to_owned(),
             is_active,
             deleted_at: None,
-            deadline: None,
+            ends_by: None,
             has_started,
             waiting_reason: None,
             termination: ended.map(|second| Termination {

@@ -220,8 +220,8 @@ pub fn first_free_due_time(runs: &[Run], mut due: Timestamp) -> Timestamp {
 /// stored backups if `deletionPolicy` is `Delete`. The finalizer may be removed after it succeeded at the current
 /// location, or if there is nothing to delete.
 ///
-/// A backup that completes after the erase run would stay in the store for good. So the run waits for the pods of other Jobs;
-/// for one on a lost node until the pod's own deadline has passed.
+/// A backup that completes after the erase run would stay in the store for good. So the run waits for other Jobs and their pods;
+/// for a pod on a lost node until the pod's own deadline has passed.
 pub fn schedule_erase(observed: &ObservedBackup, plan: &mut Plan, deleted_at: Timestamp) {
     plan.persisted.runs.retain(|run| run.task == Task::Erase);
     let has_erased = |finished: &&FinishedRun| {
@@ -238,7 +238,9 @@ pub fn schedule_erase(observed: &ObservedBackup, plan: &mut Plan, deleted_at: Ti
         plan.removes_finalizer = true;
         return;
     }
-    if plan.persisted.runs.is_empty() && pods_before_erase(observed).next().is_none() {
+    let mut jobs = observed.jobs.iter();
+    let may_get_pods = jobs.any(|job| job.terminal_condition.is_none() && !is_erase_job(observed, &job.name));
+    if plan.persisted.runs.is_empty() && !may_get_pods && pods_before_erase(observed).next().is_none() {
         let due = match erased {
             // It erased a former location. Its Job still exists, so the next run needs another due time.
             Some(elsewhere) => {
@@ -259,7 +261,8 @@ pub fn schedule_erase(observed: &ObservedBackup, plan: &mut Plan, deleted_at: Ti
 pub fn pods_before_erase(observed: &ObservedBackup) -> impl Iterator<Item = &ObservedPod> {
     let pods = observed.pods.iter();
     pods.filter(|pod| {
-        let has_ended = !pod.is_active || pod.ends_by().is_some_and(|end| end <= observed.now);
+        let is_over = pod.ends_by.is_some_and(|end| end <= observed.now);
+        let has_ended = !pod.is_active || (is_over && pod.is_lost(observed.now));
         !has_ended && !is_erase_job(observed, &pod.job)
     })
 }

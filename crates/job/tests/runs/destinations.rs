@@ -5,12 +5,12 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use etcd_operator_api::backup::Verification;
 use etcd_operator_api::contract::{self, Claim, Naming, Task};
-use etcd_operator_job::{catalog, clock, names};
+use etcd_operator_job::{catalog, clock, names, prune};
 use etcd_operator_store::Key;
 use etcd_operator_store::testing::{InjectedFault, Occurrence, UploadPhase};
 use jiff::SignedDuration;
 
-use crate::support::{Bench, Fake, Manner, order, other_snapshot, snapshot};
+use crate::support::{Bench, Fake, Manner, order, other_snapshot, snapshot, told};
 
 const BOTH: [&str; 2] = ["etcd/orders", "etcd/orders.manifest.json"];
 
@@ -281,6 +281,15 @@ async fn what_a_killed_run_left_is_swept_when_it_is_over_and_anothers_some_time_
             "{left:?}"
         );
     }
+    // The run that erases all backups of an `EtcdBackup` is its last: nobody would come after it.
+    let erase = told(&order, Task::Erase);
+    prune::erase(&bench.store, &erase).await.expect("erased");
+    let left = bench.names();
+    let of_other_owner = [others.clone(), names::claim_name(&others)];
+    assert!(
+        left.len() == 2 && of_other_owner.iter().all(|name| left.contains(name)),
+        "{left:?}"
+    );
 }
 
 #[tokio::test]

@@ -20,8 +20,8 @@ use crate::plan::{Outcome, Plan, plan};
 
 pub(super) const START: i64 = 1_790_000_000;
 
-/// The deadline of a pod: the timeout of one minute, and a minute each for the Job and the pod.
-pub(super) const POD_DEADLINE: SignedDuration = SignedDuration::from_mins(3);
+/// By when a pod has ended: the timeout of one minute, a minute each for Job and pod, and two to stop and to report it.
+pub(super) const POD_DEADLINE: SignedDuration = SignedDuration::from_mins(5);
 
 /// All slots are in use.
 pub(super) const NO_SLOT: JobSlot = JobSlot::Denied { limit: 8 };
@@ -172,7 +172,7 @@ impl FakeKubernetes {
             job_uid: uid,
             is_active: true,
             deleted_at: None,
-            deadline: Some(POD_DEADLINE),
+            ends_by: self.observed.now.checked_add(POD_DEADLINE).ok(),
             has_started: true,
             waiting_reason: None,
             termination: None,
@@ -219,7 +219,7 @@ impl FakeKubernetes {
             job_uid: job.uid,
             is_active: true,
             deleted_at: None,
-            deadline: Some(POD_DEADLINE),
+            ends_by: self.observed.now.checked_add(POD_DEADLINE).ok(),
             has_started: true,
             waiting_reason: None,
             termination: None,

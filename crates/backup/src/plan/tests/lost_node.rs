@@ -129,9 +129,9 @@ fn an_erase_run_waits_for_a_lost_pod_until_the_deadline_of_the_pod_has_passed() 
         message(&mut fake, 6),
         "The object is deleted as soon as no Job runs and its backups are deleted."
     );
-    // Three minutes after its grace period, and another one for its kubelet.
-    let end = at(50 + 3 * 60 + 60);
-    for second in [110, 289] {
+    let end = at(301);
+    assert_eq!(fake.observed.pods[0].ends_by, Some(end));
+    for second in [110, 300] {
         assert_eq!(
             message(&mut fake, second),
             format!(
@@ -140,19 +140,37 @@ fn an_erase_run_waits_for_a_lost_pod_until_the_deadline_of_the_pod_has_passed() 
             )
         );
     }
-    assert_eq!(fake.reconcile_at(290).jobs_to_create[0].task, Task::Erase);
+    assert_eq!(fake.reconcile_at(301).jobs_to_create[0].task, Task::Erase);
     fake.finish_job(&pruned());
     assert!(
-        fake.reconcile_at(291).removes_finalizer,
+        fake.reconcile_at(302).removes_finalizer,
         "the lost pod is still there"
     );
     assert_eq!(fake.observed.pods[0].termination, None);
 }
 
+/// Its pod may be created in the moment in which the Job is deleted.
+#[test]
+fn an_erase_run_waits_for_the_job_of_a_backup_that_has_no_pod() {
+    let mut fake = with_deleted_pod(50);
+    fake.observed.desired.deletes_backups = true;
+    fake.observed.deleted_at = Some(at(5));
+    fake.observed.pods.clear();
+    for second in [6, 400] {
+        let plan = fake.reconcile_at(second);
+        assert!(
+            plan.jobs_to_create.is_empty() && !plan.removes_finalizer,
+            "{plan:?}"
+        );
+    }
+    fake.observed.jobs.clear();
+    assert_eq!(fake.reconcile_at(401).jobs_to_create[0].task, Task::Erase);
+}
+
 #[test]
 fn an_erase_run_waits_for_a_lost_pod_without_a_deadline_until_it_is_gone() {
     let mut fake = deleted_with_its_backup();
-    fake.observed.pods[0].deadline = None;
+    fake.observed.pods[0].ends_by = None;
     let plan = fake.reconcile_at(86_400);
     assert!(plan.jobs_to_create.is_empty(), "{plan:?}");
     assert!(
