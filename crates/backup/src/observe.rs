@@ -274,6 +274,12 @@ fn ends_by(pod: &Pod) -> Option<Timestamp> {
     let deadline = SignedDuration::from_secs(spec.active_deadline_seconds?);
     let started = pod.status.as_ref().and_then(|status| status.start_time.as_ref());
     let start = started.or(pod.metadata.deletion_timestamp.as_ref())?;
+    // The clock of its node may be behind that of the API server, which knows only that the pod did not start before this.
+    let start = pod
+        .metadata
+        .creation_timestamp
+        .as_ref()
+        .map_or(start, |created| start.max(created));
     let grace = SignedDuration::from_secs(spec.termination_grace_period_seconds.unwrap_or_default());
     start.0.checked_add(deadline + grace + END_ALLOWANCE).ok()
 }
@@ -340,11 +346,12 @@ mod tests {
     fn a_deleted_pod_and_a_job_that_fails_as_soon_as_it_has_ended_are_read() {
         let pod: Pod = serde_json::from_value(json!({
             "metadata": {
-                "name": "nightly-1-x", "deletionTimestamp": "2026-01-01T00:00:45Z",
+                "name": "nightly-1-x",
+                "creationTimestamp": "2025-12-31T23:59:15Z", "deletionTimestamp": "2026-01-01T00:00:45Z",
                 "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "nightly-1", "uid": "1"}],
             },
             "spec": {"activeDeadlineSeconds": 720, "terminationGracePeriodSeconds": 45, "containers": []},
-            "status": {"phase": "Running", "startTime": "2025-12-31T23:59:15Z", "containerStatuses": [{
+            "status": {"phase": "Running", "startTime": "2025-12-31T23:50:00Z", "containerStatuses": [{
                 "name": CONTAINER, "image": "i", "imageID": "i", "ready": true, "restartCount": 0,
                 "state": {"running": {}},
             }]},
@@ -356,7 +363,7 @@ mod tests {
             pod.ended_at(),
             Some("2026-01-01T00:00:45Z".parse().expect("a time"))
         );
-        // Twelve minutes after its start, with 45 seconds to stop and a minute to report it.
+        // Twelve minutes after its creation, as the clock of its node is behind, with 45 seconds to stop and a minute to report.
         assert_eq!(pod.ends_by, Some("2026-01-01T00:13:00Z".parse().expect("a time")));
         let job = |conditions: &Value| {
             let job: Job = serde_json::from_value(json!({

@@ -83,7 +83,8 @@ fn report_job_blocker(observed: &ObservedRestore, mut plan: Plan) -> Plan {
 }
 
 /// Keeps the stored message about a Job or a cluster that could not be created until the next attempt to create it has a
-/// result. The phase and the attempt in the status say which Job it was.
+/// result. The phase and the attempt in the status say which Job it was, but for the recheck, which shares both with the
+/// verification: its message is replaced when it is created.
 fn keep_failed_create(observed: &ObservedRestore, plan: Plan) -> Plan {
     let state = &observed.state;
     let creates_job =

@@ -305,6 +305,7 @@ impl Reconciler {
                 let conflict = if observe_foreign_job(&job, &observed.name, &observed.uid).is_left_over {
                     Plan {
                         message: job_of_earlier_restore(&desired_job.name),
+                        needs_user: false,
                         ..plan.clone()
                     }
                 } else {

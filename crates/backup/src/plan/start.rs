@@ -239,7 +239,11 @@ pub fn schedule_erase(observed: &ObservedBackup, plan: &mut Plan, deleted_at: Ti
         return;
     }
     let mut jobs = observed.jobs.iter();
-    let may_get_pods = jobs.any(|job| job.terminal_condition.is_none() && !is_erase_job(observed, &job.name));
+    let may_get_pods = jobs.any(|job| {
+        // Kubernetes creates no more pods for a Job that is being deleted, which may take until its lost pod is gone.
+        let has_ended = job.terminal_condition.is_some() || job.is_being_deleted;
+        !has_ended && !is_erase_job(observed, &job.name)
+    });
     if plan.persisted.runs.is_empty() && !may_get_pods && pods_before_erase(observed).next().is_none() {
         let due = match erased {
             // It erased a former location. Its Job still exists, so the next run needs another due time.

@@ -109,7 +109,9 @@ fn deleted_with_its_backup() -> FakeKubernetes {
     let mut fake = with_deleted_pod(50);
     fake.observed.desired.deletes_backups = true;
     fake.observed.deleted_at = Some(at(5));
-    fake.observed.jobs.clear();
+    // Deleted in the foreground: it stays as long as its pod.
+    fake.observed.jobs[0].is_being_deleted = true;
+    fake.observed.jobs[0].failure_target = Some(deadline_exceeded());
     fake
 }
 
@@ -156,15 +158,14 @@ fn an_erase_run_waits_for_the_job_of_a_backup_that_has_no_pod() {
     fake.observed.desired.deletes_backups = true;
     fake.observed.deleted_at = Some(at(5));
     fake.observed.pods.clear();
-    for second in [6, 400] {
-        let plan = fake.reconcile_at(second);
-        assert!(
-            plan.jobs_to_create.is_empty() && !plan.removes_finalizer,
-            "{plan:?}"
-        );
-    }
-    fake.observed.jobs.clear();
-    assert_eq!(fake.reconcile_at(401).jobs_to_create[0].task, Task::Erase);
+    let plan = fake.reconcile_at(6);
+    assert_eq!(plan.jobs_to_delete.len(), 1, "{plan:?}");
+    assert!(
+        plan.jobs_to_create.is_empty() && !plan.removes_finalizer,
+        "{plan:?}"
+    );
+    // The Job is gone.
+    assert_eq!(fake.reconcile_at(7).jobs_to_create[0].task, Task::Erase);
 }
 
 #[test]
