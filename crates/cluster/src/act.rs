@@ -522,7 +522,7 @@ async fn change_membership_through(
         }
         Step::WriteLogEntries(snapshot) => {
             let text = format!(
-                "Wrote entries to the raft log that change nothing: from index {} on every member has taken a snapshot of its log.",
+                "Wrote entries without effect to the raft log, so that every member takes a snapshot of it before the upgrade. All have one from index {} on.",
                 snapshot.until
             );
             let count = snapshot.missing.min(MAX_LOG_ENTRIES);

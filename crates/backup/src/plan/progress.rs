@@ -127,7 +127,9 @@ pub fn progress(observed: &ObservedBackup, plan: &Plan, blocked: Option<BlockedR
     let has_trouble =
         started.any(|run| run.message.is_some() || run_state::failed_tries(observed, run).is_some());
     Progress {
-        is_blocked: has_trouble || matches!(reason, Reason::Queued | Reason::WaitsForCluster),
+        is_blocked: has_trouble
+            || matches!(reason, Reason::Queued | Reason::WaitsForCluster)
+            || (reason == Reason::Erasing && plan.queued_since.is_some()),
         reason,
         message,
     }
@@ -140,16 +142,18 @@ fn describe(observed: &ObservedBackup, plan: &Plan, blocked: Option<BlockedRun>)
         return describe_running(observed, run);
     }
     if plan.queued_since.is_some() {
+        let (reason, run) = match observed.deleted_at {
+            Some(_) => (Reason::Erasing, "The Job that deletes the stored backups"),
+            None => (Reason::Queued, "The run is due and"),
+        };
         let text = match observed.job_slot {
             // How many are in use changes with each run; the status must not be written as often.
             JobSlot::Denied { limit } => format!(
-                "The run is due and waits for a free Job slot (at most {limit} at once). Runs that come first take the free slots."
+                "{run} waits for a free Job slot (at most {limit} at once). Runs that come first take the free slots."
             ),
-            JobSlot::NotRequested | JobSlot::Granted => {
-                "The run is due and waits for a free Job slot.".to_owned()
-            }
+            JobSlot::NotRequested | JobSlot::Granted => format!("{run} waits for a free Job slot."),
         };
-        return (Reason::Queued, text);
+        return (reason, text);
     }
     if observed.deleted_at.is_some() {
         return (Reason::Erasing, describe_deleted(observed, plan));

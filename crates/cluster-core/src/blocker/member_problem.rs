@@ -344,7 +344,7 @@ impl fmt::Display for MemberProblem {
         match self {
             Self::NoPod { set } => write!(
                 f,
-                "has no pod yet; if none comes, `kubectl describe statefulset {set}` says why"
+                "has no pod yet; if none comes, `kubectl describe statefulset {set}` says why, or `kubectl get pods` shows an old pod that is still being deleted"
             ),
             Self::Unschedulable { cause, hints } => {
                 write!(f, "finds no node: {}", bounded(&cause.text, MAX_CHARS))?;

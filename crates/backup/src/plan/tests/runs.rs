@@ -266,6 +266,27 @@ fn a_due_run_waits_for_a_job_slot_however_long_that_takes() {
 }
 
 #[test]
+fn a_deleted_object_says_so_while_its_erase_run_waits_for_a_job_slot() {
+    let mut fake = FakeKubernetes::every(600);
+    fake.reconcile_at(1);
+    fake.succeed_job();
+    fake.reconcile_at(2);
+    fake.observed.desired.deletes_backups = true;
+    fake.observed.deleted_at = Some(at(5));
+    fake.observed.job_slot = NO_SLOT;
+    let plan = fake.reconcile_at(6);
+    assert!(plan.jobs_to_create.is_empty() && plan.progress.is_blocked);
+    assert_eq!(
+        (plan.progress.reason, plan.progress.message.as_str()),
+        (
+            Reason::Erasing,
+            "The Job that deletes the stored backups waits for a free Job slot (at most 8 at once). Runs that come first take the \
+             free slots."
+        )
+    );
+}
+
+#[test]
 fn a_due_run_waits_for_its_cluster_until_the_starting_deadline() {
     let mut fake = FakeKubernetes::every(600);
     fake.observed.source = unavailable(SourceProblem::NotFormed);

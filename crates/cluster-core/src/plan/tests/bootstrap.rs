@@ -48,7 +48,8 @@ fn pods_come_before_anything_else() {
     assert_eq!(line(&scene, &plan), "Bootstrapping - -");
     assert_eq!(
         plan.explanation.blockers[0].to_string(),
-        "c-0 has no pod yet; if none comes, `kubectl describe statefulset c` says why"
+        "c-0 has no pod yet; if none comes, `kubectl describe statefulset c` says why, or `kubectl get pods` shows an old pod that \
+         is still being deleted"
     );
 }
 
