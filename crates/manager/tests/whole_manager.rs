@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may end at the first surprise")]
 
+use std::collections::BTreeSet;
 use std::io::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -14,11 +16,12 @@ use etcd_operator_manager::cli::{Cli, Command};
 use etcd_operator_manager::controllers::Functions;
 use etcd_operator_manager::run::Manager;
 use etcd_operator_restore::metrics as restore;
-use etcd_operator_runtime::clock::TestClock;
+use etcd_operator_runtime::clock::{Clock, SharedClock, TestClock};
 use etcd_operator_runtime::controller::Function;
 use etcd_operator_runtime::health::Server;
 use etcd_operator_testkit::Fake;
 use futures::FutureExt as _;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -203,6 +206,77 @@ async fn a_panic_in_one_controller_is_counted_and_does_not_affect_the_others() {
     running.await.unwrap().unwrap();
 }
 
+/// A clock that can be put forward by hours, as if all loops had hung for so long.
+#[derive(Debug)]
+struct MovableClock {
+    inner: SharedClock,
+    hours: AtomicU64,
+}
+
+impl Clock for MovableClock {
+    fn now(&self) -> Timestamp {
+        self.inner.now()
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.inner.elapsed() + Duration::from_hours(self.hours.load(Ordering::SeqCst))
+    }
+}
+
+#[tokio::test]
+async fn healthz_fails_if_any_watch_or_controller_hangs_and_names_each() {
+    let fake = api_server();
+    put_objects(&fake, 1);
+    let mut manager = manager(&fake).await;
+    let clock = Arc::new(MovableClock {
+        inner: TestClock::shared(),
+        hours: AtomicU64::new(0),
+    });
+    manager.clock = clock.clone();
+    // Without a lease, which would lapse meanwhile.
+    manager.args.leader_elect = false;
+    let address = manager.server.address().unwrap();
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(manager.run(stop.clone()));
+    for kind in ["EtcdCluster", "EtcdBackup", "EtcdRestore"] {
+        until("a verdict", || verdict(&fake, kind, "x0").is_some()).await;
+    }
+    let healthy = page(address, "/healthz").await;
+    assert!(healthy.starts_with("HTTP/1.1 200"), "{healthy}");
+
+    // A loop that wakes just then makes its promise anew, and is found by the next look.
+    let wanted: BTreeSet<_> = [
+        "the controller backup",
+        "the controller cluster",
+        "the controller restore",
+        "the watch of EtcdBackup in namespace shop",
+        "the watch of EtcdCluster in namespace shop",
+        "the watch of EtcdRestore in namespace shop",
+        "the watch of Job in namespace shop",
+        "the watch of PersistentVolumeClaim in namespace shop",
+        "the watch of Pod in namespace shop",
+        "the watch of PodDisruptionBudget in namespace shop",
+        "the watch of Service in namespace shop",
+        "the watch of StatefulSet in namespace shop",
+    ]
+    .map(str::to_owned)
+    .into();
+    let mut named = BTreeSet::new();
+    for _ in 0..20 {
+        clock.hours.fetch_add(24, Ordering::SeqCst);
+        let page = page(address, "/healthz").await;
+        let lines = page.lines().filter_map(|line| line.split_once(" hangs: overdue"));
+        named.extend(lines.map(|(name, _)| name.to_owned()));
+        if !named.is_empty() {
+            assert!(page.starts_with("HTTP/1.1 503"), "{page}");
+        }
+    }
+    named.retain(|name| !name.starts_with("the reconcile of"));
+    assert_eq!(named, wanted);
+    stop.cancel();
+    running.await.unwrap().unwrap();
+}
+
 #[tokio::test]
 async fn its_own_status_wakes_no_controller() {
     const COUNT: usize = 12;
@@ -300,9 +374,13 @@ async fn page_until(address: std::net::SocketAddr, holds: impl Fn(&str) -> bool)
 }
 
 async fn metrics(address: std::net::SocketAddr) -> String {
+    page(address, "/metrics").await
+}
+
+async fn page(address: std::net::SocketAddr, path: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
-    let request = b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
-    stream.write_all(request).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
     answer
