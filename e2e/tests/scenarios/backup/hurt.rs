@@ -1,8 +1,10 @@
 //! What goes wrong while a backup is made: members and stores that fail, bytes that change, a store that is too slow.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use etcd_operator_e2e::cluster::Node;
 use etcd_operator_e2e::components::{self, Component, EtcdVersion};
 use etcd_operator_e2e::faults::StoreFault;
 use etcd_operator_e2e::scenario::Stage;
@@ -10,6 +12,7 @@ use serde_json::{Value, json};
 use tokio::process::Command;
 
 use super::vault::{Backup, Bucket, SOON, condition};
+use crate::cluster::nodes::of_operators;
 use crate::cluster::tenant::Tenant;
 
 /// Enough that its way takes a while.
@@ -122,6 +125,53 @@ pub async fn slow_store(stage: Arc<Stage>) -> Result<()> {
     let stored = bucket.list("etcd/").await?;
     ensure!(stored == ["etcd/orders"], "{stored:?}");
     tenant.survived(load).await
+}
+
+/// The node of a backup's pod is cut off for good, and its EtcdBackup is deleted: it is gone once the deadline of the pod has
+/// passed, and leaves nothing in the store.
+pub async fn node_cut(stage: Arc<Stage>) -> Result<()> {
+    // The run's minute, one each for its Job and pod, the grace period and a minute to report.
+    const DEADLINE: Duration = Duration::from_secs(3 * 60 + 45 + 60);
+    const ERASED: Duration = Duration::from_mins(3);
+    let bucket = Bucket::start(&stage, None).await?;
+    let tenant = filled(&stage, 1).await?;
+    let cluster = stage.cluster();
+    let (of_store, _) = cluster.place_of(stage.namespace(), "store").await?;
+    let operators = of_operators(&tenant).await?;
+    let is_free =
+        |node: &&Node| node.name() != of_store.name() && !operators.iter().any(|taken| taken == node.name());
+    let node = cluster.nodes().iter().find(is_free);
+    let node = node.context("each node has an operator or the store")?;
+    let mut spec = into_bucket("etcd/orders");
+    spec["deletionPolicy"] = json!("Delete");
+    spec["backupPolicy"] = json!({"timeoutInSecond": 60});
+    spec["job"] = json!({"nodeSelector": {"kubernetes.io/hostname": node.name()}});
+    bucket.store.fail(StoreFault::Slow(1_000_000)).await?;
+    let backup = Backup::named(&stage, "orders");
+    backup.apply(&spec).await?;
+    bucket.bitten("slowed", 5).await?;
+    let cut = cluster.cut_node(node).await?;
+    let delete = ["delete", "etcdbackup", "orders", "--wait=false"];
+    tenant.kubectl(&delete).await?;
+    backup
+        .says("tells until when it waits for the lost pod", SOON, |status| {
+            let told = condition(status, "Progressing", "True", "Erasing").unwrap_or_default();
+            told.contains("its node may be gone") && told.contains("after the pod's own deadline")
+        })
+        .await?;
+    // The Job that deletes the stored backups can run elsewhere.
+    if let Some(spec) = spec.as_object_mut() {
+        spec.remove("job");
+    }
+    backup.apply(&spec).await?;
+    bucket.store.heal().await?;
+    backup.gone(DEADLINE + ERASED).await?;
+    ensure!(bucket.list("").await?.is_empty());
+    cut.heal().await?;
+    cluster.node_ready(node.name(), true, SOON).await?;
+    tenant.converged(1).await?;
+    ensure!(bucket.list("").await?.is_empty(), "the pod went on");
+    Ok(())
 }
 
 /// The member that gives the snapshot dies in the middle, and then the leader: it is taken from another.

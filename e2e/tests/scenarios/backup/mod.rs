@@ -35,7 +35,7 @@ const GATE: [Scenario; 3] = [
 ];
 
 /// The rest, for their time.
-const FULL: [Scenario; 22] = [
+const FULL: [Scenario; 23] = [
     alone!("the_operator_is_killed_while_one_is_made", wrong::operator_killed),
     shared!("into_s3_over_tls", stores::into_s3),
     shared!("into_oss_over_tls", stores::into_oss),
@@ -58,6 +58,7 @@ const FULL: [Scenario; 22] = [
     shared!("a_store_that_is_away_is_waited_for", hurt::store_away),
     shared!("bytes_that_change_are_found", hurt::corrupted),
     alone!("a_slow_store_is_given_up_and_harms_no_cluster", hurt::slow_store),
+    alone!("one_is_deleted_whose_node_is_cut_off", hurt::node_cut).long(),
     shared!("members_die_while_they_are_read", hurt::member_killed),
     shared!("one_is_restored_and_started_before_it_counts", restored::started),
     shared!("by_addresses_of_which_one_answers", hurt::by_addresses),

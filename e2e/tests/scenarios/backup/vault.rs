@@ -271,6 +271,14 @@ impl Backup {
         Ok(jobs.list(&chosen).await?.items)
     }
 
+    /// Watches until it is gone.
+    pub async fn gone(&self, within: Duration) -> Result<()> {
+        let what = format!("{} is gone", self.name);
+        let is_gone = |found: Option<&EtcdBackup>| found.is_none();
+        observe::object(self.backups().await?, &self.name, &what, within, is_gone).await?;
+        Ok(())
+    }
+
     /// Deletes it and waits until it is gone.
     pub async fn delete(&self, tenant: &Tenant) -> Result<()> {
         self.stage.note(&format!("deletes the EtcdBackup {}", self.name));

@@ -69,7 +69,20 @@ pub async fn lost_with_defaults(stage: Arc<Stage>) -> Result<()> {
 /// A member, and its node, on which there is neither a client nor the operator: that one would be missed for minutes.
 pub async fn apart(tenant: &Tenant) -> Result<(String, &Node)> {
     let cluster = tenant.stage().cluster();
-    let operators = tenant
+    let operators = of_operators(tenant).await?;
+    for ordinal in 0..3 {
+        let pod = tenant.pod(ordinal);
+        let (node, _) = cluster.place_of(tenant.stage().namespace(), &pod).await?;
+        if !operators.iter().any(|taken| taken == node.name()) && node.name() != cluster.nodes()[0].name() {
+            return Ok((pod, node));
+        }
+    }
+    bail!("no member is apart from clients and operator")
+}
+
+/// The names of the nodes on which operators run.
+pub async fn of_operators(tenant: &Tenant) -> Result<Vec<String>> {
+    let nodes = tenant
         .kubectl_of_operator(&[
             "get",
             "pods",
@@ -77,15 +90,7 @@ pub async fn apart(tenant: &Tenant) -> Result<(String, &Node)> {
             "--output=jsonpath={.items[*].spec.nodeName}",
         ])
         .await?;
-    for ordinal in 0..3 {
-        let pod = tenant.pod(ordinal);
-        let (node, _) = cluster.place_of(tenant.stage().namespace(), &pod).await?;
-        let is_taken = operators.split_whitespace().any(|taken| taken == node.name());
-        if !is_taken && node.name() != cluster.nodes()[0].name() {
-            return Ok((pod, node));
-        }
-    }
-    bail!("no member is apart from clients and operator")
+    Ok(nodes.split_whitespace().map(str::to_owned).collect())
 }
 
 /// One node after the other is emptied, as for an upgrade of Kubernetes. A budget keeps two members from going at once.
