@@ -38,7 +38,8 @@ pub async fn prune(store: &Store, order: &JobOrder, keep: &Keep) -> Result<JobOu
     delete_objects(store, order, &expired, all.len()).await
 }
 
-/// Deletes every backup of the order's `EtcdBackup`, and what its interrupted runs left behind. One that the store refuses to delete is reported as skipped.
+/// Deletes every backup of the order's `EtcdBackup`, and what its interrupted runs left behind. A backup that the store refuses
+/// to delete is reported as skipped.
 pub async fn erase(store: &Store, order: &JobOrder) -> Result<JobOutcome, Failure> {
     let last = RunIdentity {
         is_last: true,

@@ -281,7 +281,7 @@ async fn what_a_killed_run_left_is_swept_when_it_is_over_and_anothers_some_time_
             "{left:?}"
         );
     }
-    // The run that erases all backups of an `EtcdBackup` is its last: nobody would come after it.
+    // An erase run is the last run of its `EtcdBackup`: what it leaves stays in the store.
     let erase = told(&order, Task::Erase);
     prune::erase(&bench.store, &erase).await.expect("erased");
     let left = bench.names();

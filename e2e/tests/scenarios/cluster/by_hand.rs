@@ -81,8 +81,8 @@ pub async fn remove_member(tenant: &Tenant, name: &str) -> Result<String> {
     let number: u64 = before.parse()?;
     tenant.note(&format!("removes {name} by hand"));
     let id = format!("{number:x}");
-    // etcd refuses until its members have known one another for some seconds, and whoever was asked may be the one that
-    // ends of it, and tell nobody.
+    // etcd refuses the removal until its members have been connected for some seconds. If the removed member itself was asked, it
+    // may stop before it answers.
     until("etcd takes it out", SOON, || async {
         let told = tenant.etcdctl(&["member", "remove", &id]).await;
         let is_out = |members: Vec<Value>| members.iter().all(|member| member["ID"] != number);
